@@ -1,0 +1,125 @@
+/** Every check a runbook may name. The linter, the JSON Schema, help and the engine's table of handlers are derived from it. */
+export type CheckScope = 'run' | 'key'
+
+export type CheckParameter = 'duration' | 'count'
+
+export type CheckSpec = {
+  readonly name: string
+  /** `run`: once per run; `key`: once per key. */
+  readonly scope: CheckScope
+  /** What it proves for the interlock, if anything. */
+  readonly proves: 'fence' | 'catch-up' | null
+  /** Parameter names, with their kind and default (durations in ms). */
+  readonly parameters: Readonly<Record<string, { kind: CheckParameter; default: number }>>
+  readonly sentence: string
+}
+
+export const CHECKS = [
+  { name: 'regions-reachable', scope: 'run', proves: null, parameters: {}, sentence: 'Both databases and both Kafkas answer.' },
+  {
+    name: 'boundary-installed',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    sentence: 'The guard stands, enabled and unchanged, on every guarded table of both regions.',
+  },
+  {
+    name: 'fence-covers-writers',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    sentence: 'Nobody in the source can write around the fence.',
+  },
+  {
+    name: 'target-can-write',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    sentence: 'The target is a primary, not read-only, and its writers can log in.',
+  },
+  {
+    name: 'replication-behind',
+    scope: 'key',
+    proves: null,
+    parameters: { atMost: { kind: 'duration', default: 2000 } },
+    sentence: 'The target is at most this far behind the source.',
+  },
+  {
+    name: 'writes-in-flight',
+    scope: 'key',
+    proves: null,
+    parameters: { atMost: { kind: 'count', default: 0 } },
+    sentence: 'No transaction that wrote the key is still open at the source.',
+  },
+  {
+    name: 'outbox-published',
+    scope: 'key',
+    proves: null,
+    parameters: {},
+    sentence: 'Every committed event of the key has left the outbox.',
+  },
+  {
+    name: 'events-replicated',
+    scope: 'key',
+    proves: null,
+    parameters: {},
+    sentence: "The key's events have reached the Kafka that the target reads.",
+  },
+  {
+    name: 'fence-holds',
+    scope: 'key',
+    proves: 'fence',
+    parameters: {},
+    sentence: 'A write as each real writer role is refused at the source, and its position does not move.',
+  },
+  {
+    name: 'barrier-applied',
+    scope: 'key',
+    proves: 'catch-up',
+    parameters: {},
+    sentence: "The fence's barrier event is in the target's inbox.",
+  },
+  {
+    name: 'versions-equal',
+    scope: 'key',
+    proves: 'catch-up',
+    parameters: {},
+    sentence: 'Source and target hold the same aggregate versions of the key.',
+  },
+  {
+    name: 'idempotency-carried',
+    scope: 'key',
+    proves: 'catch-up',
+    parameters: {},
+    sentence: "The target holds the source's idempotency records of the key.",
+  },
+  {
+    name: 'target-accepts-write',
+    scope: 'key',
+    proves: null,
+    parameters: {},
+    sentence: 'A write at the target under the new epoch, rolled back, is admitted.',
+  },
+  {
+    name: 'stale-rejections',
+    scope: 'run',
+    proves: null,
+    parameters: { settleWithin: { kind: 'duration', default: 300_000 } },
+    sentence: 'Rejections of stale requests have stopped rising.',
+  },
+  {
+    name: 'delayed-events',
+    scope: 'run',
+    proves: null,
+    parameters: { settleWithin: { kind: 'duration', default: 300_000 } },
+    sentence: 'No event of an older epoch is still arriving at the target.',
+  },
+] as const satisfies readonly CheckSpec[]
+
+export type CheckName = (typeof CHECKS)[number]['name']
+
+export function checkSpec(name: CheckName): CheckSpec {
+  const found = CHECKS.find(c => c.name === name)
+  if (found === undefined) throw new RangeError(`no check is named ${name}`)
+  return found
+}

@@ -1,0 +1,138 @@
+/**
+ * What the engine needs of the world. Adapters implement these; tests may too. Every method bounds its own time by the
+ * configured call timeout, and throws `HomeregionError`: `*-unreachable` when the call surely had no effect, `outcome-unknown`
+ * when a write may have happened. Nothing here takes or returns a secret.
+ */
+import type { AuditFinding, BoundaryRow, Digest, InFlightWrite, Position, ProbeResult, Rejections } from './boundary.ts'
+import type { Evidence, Json } from './evidence.ts'
+import type { Attempt, AuditEntry, Holder, JournalChange, Run, RunLease, RunState } from './journal.ts'
+import type { OwnershipRecord } from './ownership.ts'
+import type { Plan } from './plan.ts'
+
+export type LogRow = OwnershipRecord & { readonly transition: string }
+
+export interface ControlPlane {
+  /** Records of the keys that are registered, in no particular order. */
+  ownership(keys: readonly string[]): Promise<readonly OwnershipRecord[]>
+  /** Ordered by key; `after` pages. */
+  listOwnership(filter: { homeRegion?: string; state?: string; after?: string; limit: number }): Promise<readonly OwnershipRecord[]>
+  /** Counts by home region and state, from indexes. */
+  countOwnership(): Promise<readonly { homeRegion: string; state: string; keys: number }[]>
+  /** Log of one key, oldest first. */
+  history(key: string): Promise<readonly LogRow[]>
+  /** Registers all or none. @throws `key-exists` */
+  register(keys: readonly { key: string; homeRegion: string }[]): Promise<readonly OwnershipRecord[]>
+
+  /** Pins the plan and takes its keys. @throws `key-busy` (fields: runId, startedBy, startedAt), `plan-stale` when a record moved */
+  openRun(plan: Plan, holder: Holder, reason: string | null): Promise<RunLease>
+  /** New token for an open run. Refused while another holder's lease is alive unless `force`. @throws `run-leased`, `run-closed`, `unknown-run` */
+  takeRun(runId: string, holder: Holder, force: boolean): Promise<RunLease>
+  /** Extends the lease. @throws `superseded` */
+  renew(lease: RunLease): Promise<void>
+  /**
+   * Commits one change of the journal in one transaction and one round trip.
+   * Returns the records of the keys whose ownership it changed, as committed.
+   * @throws `superseded`, `epoch-moved`, `interlock-refused`, `outcome-unknown` (the answer to the commit was lost)
+   */
+  commit(lease: RunLease, change: JournalChange): Promise<readonly OwnershipRecord[]>
+  run(runId: string): Promise<Run | null>
+  runs(filter: { states?: readonly RunState[]; key?: string; limit: number }): Promise<readonly Run[]>
+  attempts(runId: string): Promise<readonly Attempt[]>
+  evidence(runId: string): Promise<readonly (Evidence & { readonly recordedAt: string })[]>
+  /** Newest first. */
+  audit(limit: number): Promise<readonly AuditEntry[]>
+  /** Recomputes the hash chain; null when it holds, else the first broken row. */
+  auditBreak(): Promise<number | null>
+  close(): Promise<void>
+}
+
+export type RegionFacts = {
+  /** Region name baked into the boundary, null when it is not installed. */
+  readonly region: string | null
+  readonly boundaryVersion: number | null
+  readonly serverVersion: string
+  readonly inRecovery: boolean
+  readonly readOnly: boolean
+  /** Missing, disabled, altered or extra guards, one line each; empty when all stand. */
+  readonly guardProblems: readonly string[]
+  /** Privileges the operator login lacks. */
+  readonly missingPrivileges: readonly string[]
+}
+
+export type Backlog = {
+  /** Committed events of the key that have not left the outbox. */
+  readonly count: number
+  /** Age of the oldest by the database's own clock; null when there is none. */
+  readonly oldestAgeMs: number | null
+  readonly oldestEventId: string | null
+}
+
+/** One region's own database: the boundary, its proofs, and the observations around it. All writes carry the run's token. */
+export interface RegionDatabase {
+  readonly region: string
+  facts(): Promise<RegionFacts>
+  read(key: string): Promise<BoundaryRow | null>
+  /** Raises the key's token so that anything a superseded operator still sends is refused; returns the row. Creates the row (not writable) for a key the region never saw. */
+  claim(key: string, owner: { homeRegion: string; epoch: number }, token: number): Promise<BoundaryRow>
+  /** ACTIVE -> DRAINING at `epoch`: from its commit on no new write is admitted. Idempotent. @throws `epoch-moved`, `superseded` */
+  drain(key: string, epoch: number, token: number): Promise<BoundaryRow>
+  /** Transactions that wrote the key and are still open. Empty only when the key's exclusive lock was really obtained within `waitMs`. */
+  inFlight(key: string, waitMs: number): Promise<readonly InFlightWrite[]>
+  /** DRAINING -> FENCED under the exclusive lock, with the barrier written through the outbox in the same transaction. Durable when it returns. Idempotent. */
+  fence(key: string, epoch: number, token: number, barrierEventId: string): Promise<BoundaryRow>
+  /** Makes this region the writable home at `epoch`. @throws `epoch-moved` when the boundary already knows a later one */
+  open(key: string, epoch: number, token: number): Promise<BoundaryRow>
+  /** Records that another region is home; never makes the key writable here. */
+  follow(key: string, homeRegion: string, epoch: number, token: number): Promise<BoundaryRow>
+  /** Position of a fenced key, in one round trip. */
+  position(key: string, barrierEventId: string): Promise<Position>
+  /** Digests only, for comparing the target with a position. */
+  digests(key: string): Promise<{ readonly versions: readonly Digest[]; readonly idempotency: Digest | null }>
+  unpublished(key: string): Promise<Backlog>
+  inboxHas(eventId: string): Promise<boolean>
+  /** Events of the key applied from elsewhere with an epoch below `epoch`, and the age of the newest by this database's clock. */
+  delayedEvents(key: string, epoch: number): Promise<{ readonly count: number; readonly newestAgeMs: number | null }>
+  /** Writes as each declared writer's real login into each guarded table, always rolled back. `epoch`: permit presented, null for none. */
+  probeWrites(key: string, epoch: number | null, isolation: ProbeResult['isolation']): Promise<readonly ProbeResult[]>
+  rejections(): Promise<Rejections>
+  /** Every way around the boundary that the catalogue shows. */
+  auditWriters(): Promise<readonly AuditFinding[]>
+  /** One statement of a runbook's `sql` action with bound parameters; returns the row count. */
+  execute(statement: string, parameters: readonly (string | number)[]): Promise<number>
+  close(): Promise<void>
+}
+
+export type PartitionEnd = { readonly partition: number; readonly end: string; readonly committed: string | null }
+
+/** One region's Kafka, as an observer; and the announcement of ownership. */
+export interface RegionStream {
+  readonly region: string
+  /** Broker ids that answered. */
+  brokers(): Promise<readonly number[]>
+  /** Ends of this region's outbox topic with what `group` has committed; `committed` null is no evidence, never caught up. Ends are last stable offsets. */
+  outboxEnds(group: string): Promise<readonly PartitionEnd[]>
+  /** Compacted announcement of who owns the key; informs caches, authorises nothing. */
+  announce(record: OwnershipRecord): Promise<void>
+  close(): Promise<void>
+}
+
+export interface Clock {
+  /** ISO 8601. */
+  now(): string
+  monotonicMs(): number
+  /** Resolves early, without error, when `signal` aborts. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
+}
+
+/** Runs a command of a runbook: argv and environment only, bounded in time and output. */
+export interface Hooks {
+  run(
+    command: readonly string[],
+    environment: Readonly<Record<string, string>>,
+    timeoutMs: number,
+  ): Promise<{ readonly code: number; readonly output: string }>
+  request(method: string, url: string, body: Json, timeoutMs: number): Promise<{ readonly status: number }>
+}
+
+/** A place where a test may stop or kill the process; does nothing otherwise. */
+export type FaultPoint = (name: string) => Promise<void>

@@ -1,0 +1,61 @@
+import type { CheckName } from './checks.ts'
+
+export const RUNBOOK_API = 'homeregion/v1'
+
+/** `transfer` never loses a committed write; `failover` may, and says which. */
+export type Intent = 'transfer' | 'failover'
+
+/** A check as a step uses it, with its parameters filled in from the defaults. Durations are milliseconds. */
+export type CheckUse = { readonly check: CheckName; readonly parameters: Readonly<Record<string, number>> }
+
+/** What a step does. `drain`, `fence` and `activate` move ownership; the others are the author's. */
+export type ActionUse =
+  | { readonly kind: 'drain' }
+  | { readonly kind: 'fence' }
+  | { readonly kind: 'activate' }
+  /** argv, never a shell string; values of the run arrive as HOMEREGION_* environment variables. */
+  | { readonly kind: 'exec'; readonly command: readonly string[]; readonly timeoutMs: number }
+  | { readonly kind: 'notify'; readonly command: readonly string[]; readonly timeoutMs: number }
+  | {
+      readonly kind: 'http'
+      readonly method: 'GET' | 'POST' | 'PUT'
+      readonly url: string
+      readonly timeoutMs: number
+      readonly expectStatus: number
+    }
+  /** One statement at a region's operator login; parameters are bound by name from the run: `$key`, `$run`, `$source`, `$target`, `$epoch`. */
+  | { readonly kind: 'sql'; readonly region: 'source' | 'target'; readonly statement: string; readonly parameters: readonly SqlParameter[] }
+  | { readonly kind: 'pause'; readonly forMs: number }
+
+export type SqlParameter = 'key' | 'run' | 'source' | 'target' | 'epoch'
+
+export type ActionKind = ActionUse['kind']
+
+/** Actions that change ownership or a region's boundary; each runs exactly once per key. */
+export const OWNERSHIP_ACTIONS = ['drain', 'fence', 'activate'] as const satisfies readonly ActionKind[]
+
+/** `plain`: yes or no. `type-key`: the key (for several keys: their number) is typed. */
+export type Confirm = 'plain' | 'type-key'
+
+export type Step = {
+  readonly id: string
+  readonly title: string
+  readonly action: ActionUse | null
+  readonly gate: readonly CheckUse[]
+  readonly watch: readonly CheckUse[]
+  /** Deadline of the gate. */
+  readonly withinMs: number
+  /** How long `watch` goes on; 0 where there is none. */
+  readonly forMs: number
+  readonly confirm: Confirm | null
+}
+
+export type Runbook = {
+  readonly name: string
+  readonly intent: Intent
+  readonly title: string
+  readonly steps: readonly Step[]
+}
+
+/** A runbook with the exact text it was read from: what a run pins. */
+export type PinnedRunbook = { readonly runbook: Runbook; readonly text: string; readonly sha256: string; readonly origin: string }
