@@ -1,0 +1,104 @@
+import net from 'node:net'
+import tls from 'node:tls'
+import kafkajs, { type ISocketFactory, type Kafka, type logCreator, type SASLOptions } from 'kafkajs'
+import type { KafkaLogin, SecretReference } from '../../domain/config.ts'
+import { HomeregionError } from '../../domain/errors.ts'
+
+export type SecretReader = { read(reference: SecretReference): Promise<string> }
+
+export type KafkaConnection = {
+  readonly login: KafkaLogin
+  readonly secrets: SecretReader
+  /** Whose Kafka this is, for messages: `region-a Kafka`. */
+  readonly name: string
+  readonly clientId: string
+  /** Our own deadline around each call; kafkajs alone takes 9 to 30 s to notice a dead broker. */
+  readonly callTimeoutMs: number
+}
+
+// How long a connection may outlive the work that needed it. kafkajs waits for its requests in flight, which took 30 s on a silent port.
+const DISCONNECT_MS = 500
+
+export async function openKafka(connection: KafkaConnection): Promise<Kafka> {
+  const { login } = connection
+  const sasl: SASLOptions | null =
+    login.sasl === null
+      ? null
+      : { mechanism: login.sasl.mechanism, username: login.sasl.username, password: await connection.secrets.read(login.sasl.password) }
+  return new kafkajs.Kafka({
+    clientId: connection.clientId,
+    brokers: [...login.brokers],
+    ssl: login.ssl,
+    ...(sasl === null ? {} : { sasl }),
+    connectionTimeout: connection.callTimeoutMs,
+    authenticationTimeout: connection.callTimeoutMs,
+    // Sessions are renewed this long before the broker would end them.
+    reauthenticationThreshold: 5000,
+    requestTimeout: connection.callTimeoutMs,
+    enforceRequestTimeout: true,
+    retry: { retries: 1, initialRetryTime: 50, maxRetryTime: 200 },
+    socketFactory,
+    logCreator: quietLog,
+  })
+}
+
+/** @throws HomeregionError `kafka-unreachable` when `work` fails or takes longer than the call timeout */
+export async function withinDeadline<T>(connection: KafkaConnection, what: string, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${connection.callTimeoutMs} ms`)), connection.callTimeoutMs)
+  })
+  try {
+    return await Promise.race([work, late])
+  } catch (error) {
+    throw kafkaFailure(connection, what, error)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+export function kafkaFailure(connection: KafkaConnection, what: string, error: unknown): HomeregionError {
+  if (error instanceof HomeregionError) return error
+  return new HomeregionError(
+    'kafka-unreachable',
+    { fact: `${connection.name} did not answer (${what}): ${reason(error)}`, next: 'homeregion doctor' },
+    { cause: error, retriable: true, fields: { name: connection.name, brokers: connection.login.brokers } },
+  )
+}
+
+/** Ends a client without waiting longer than `DISCONNECT_MS`; what it leaves behind dies with its sockets. */
+export async function disconnect(client: { disconnect(): Promise<void> }): Promise<void> {
+  const ended = client.disconnect().catch(() => undefined)
+  await Promise.race([ended, new Promise(resolve => setTimeout(resolve, DISCONNECT_MS))])
+}
+
+/** The protocol's name of an error (`TOPIC_AUTHORIZATION_FAILED`), or null. kafkajs wraps it several times. */
+export function protocolError(error: unknown): string | null {
+  for (let e = error, depth = 0; e instanceof Error && depth < 6; depth += 1) {
+    if ('type' in e && typeof e.type === 'string') return e.type
+    const [inner] = 'errors' in e && Array.isArray(e.errors) ? (e.errors as unknown[]) : []
+    e = inner ?? e.cause
+  }
+  return null
+}
+
+function reason(error: unknown): string {
+  const type = protocolError(error)
+  const message = error instanceof Error ? error.message : String(error)
+  return type === null ? message : `${type}: ${message}`
+}
+
+// Nagle's algorithm would hold a small request back until the broker acknowledged the one before it.
+const socketFactory: ISocketFactory = ({ host, port, ssl, onConnect }) => {
+  const servername = net.isIP(host) === 0 ? { servername: host } : {}
+  const socket = ssl ? tls.connect({ host, port, ...servername, ...ssl }, onConnect) : net.connect({ host, port }, onConnect)
+  socket.setKeepAlive(true, 60_000)
+  socket.setNoDelay(true)
+  return socket
+}
+
+// kafkajs logs to stdout by default, which would break every command that prints JSON.
+const quietLog: logCreator = () => entry => {
+  if (process.env['HOMEREGION_DEBUG']?.split(',').includes('kafka') !== true) return
+  process.stderr.write(`${JSON.stringify({ kafka: entry.label, namespace: entry.namespace, message: entry.log.message })}\n`)
+}
