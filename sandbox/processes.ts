@@ -20,6 +20,8 @@ export type ProcessRecord = StartedProcess & {
   readonly stopSignal: NodeJS.Signals
   /** How long it may take to end by itself before SIGKILL. */
   readonly graceMs: number
+  /** Container that the process is the client of; killing the client alone would leave it running. */
+  readonly container?: string | null
 }
 
 /** Start time of a live process, null when there is none (a zombie counts as none: it can neither write nor listen). */
@@ -70,9 +72,19 @@ export async function stopProcess(record: ProcessRecord): Promise<void> {
   await killProcess(record)
 }
 
-export async function killProcess(started: StartedProcess): Promise<void> {
+export async function killProcess(started: StartedProcess & { readonly container?: string | null }): Promise<void> {
+  const container = started.container ?? null
+  if (container !== null) killContainer(container)
   if (!signal(started, 'SIGKILL')) return
   await waitUntil(() => !isRunning(started), 10_000)
+}
+
+function killContainer(name: string): void {
+  try {
+    execFileSync('docker', ['kill', name], { stdio: 'ignore', timeout: 10_000 })
+  } catch {
+    // Gone already, which is what was wanted.
+  }
 }
 
 /** The sandbox's processes on disk, one small file each, so that two starts at once never overwrite each other's record. */

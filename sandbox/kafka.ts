@@ -1,0 +1,170 @@
+import { execFile, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { freePorts } from './free-ports.ts'
+import { type KafkaPorts, serverProperties } from './kafka-properties.ts'
+import { type Command, type KafkaRuntime, kafkaRuntime } from './kafka-runtime.ts'
+import { isRunning, killProcess, type ProcessRecord, startTimeOf, stopProcess } from './processes.ts'
+import { sandboxError } from './sandbox-error.ts'
+import { waitUntil } from './wait-until.ts'
+
+const run = promisify(execFile)
+
+export type KafkaServer = {
+  /** SASL SCRAM-SHA-256. */
+  readonly brokers: readonly string[]
+  /** No authentication, and whoever uses it may do everything: for set-up and for tools of the sandbox. */
+  readonly internalBrokers: readonly string[]
+  readonly admin: { readonly username: string; readonly password: string }
+  readonly dir: string
+  readonly logFile: string
+  readonly pid: number
+  readonly process: ProcessRecord
+  /** Adds a SCRAM user to a running broker, or changes the password of one: 2 s of JVM. Users known before are cheaper in `users`. */
+  createUser(name: string, password: string): Promise<void>
+  stop(): Promise<void>
+  /** SIGKILL, as a crash. */
+  kill(): Promise<void>
+}
+
+export type KafkaOptions = {
+  readonly dir: string
+  readonly name: string
+  /** SCRAM users to have from the first start, name to password. */
+  readonly users?: Readonly<Record<string, string>>
+}
+
+const START_TIMEOUT_MS = 60_000
+const STOP_GRACE_MS = 10_000
+
+export async function startKafka(options: KafkaOptions): Promise<KafkaServer> {
+  const dir = resolve(options.dir)
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  const runtime = await kafkaRuntime(dir, options.name)
+  const end = performance.now() + START_TIMEOUT_MS
+  for (;;) {
+    const ports = await choosePorts(dir)
+    writeFileSync(join(dir, 'server.properties'), serverProperties({ ports, bind: runtime.bind, dataDir: runtime.path('data') }), {
+      mode: 0o600,
+    })
+    if (!existsSync(join(dir, 'formatted'))) await format(dir, runtime, options.users ?? {})
+    const logStart = existsSync(logFile(dir)) ? statSync(logFile(dir)).size : 0
+    const started = launch(dir, runtime, ports, options.name)
+    const log = () => readFileSync(logFile(dir)).subarray(logStart).toString('utf8')
+    await waitUntil(() => log().includes('Kafka Server started') || !isRunning(started), end - performance.now())
+    if (isRunning(started) && log().includes('Kafka Server started')) {
+      writeFileSync(join(dir, 'ports.json'), JSON.stringify(ports))
+      return server(dir, runtime, ports, started)
+    }
+    await killProcess(started)
+    rmSync(join(dir, 'ports.json'), { force: true })
+    // A port taken in between, or the lock of a killed broker that is still ending: both pass.
+    const passing = /Address already in use|lock on .*\.lock|Failed to acquire lock/i.test(log())
+    if (!passing || performance.now() > end) {
+      const why = log()
+        .split('\n')
+        .find(l => /ERROR|Exception/.test(l))
+      throw sandboxError(`Kafka in ${dir} did not start: ${why ?? 'its log does not say why'}`, `read ${logFile(dir)}`)
+    }
+  }
+}
+
+function server(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, started: ProcessRecord): KafkaServer {
+  return {
+    brokers: [`127.0.0.1:${ports.client}`],
+    internalBrokers: [`127.0.0.1:${ports.internal}`],
+    admin: { username: 'admin', password: readFileSync(join(dir, 'admin.password'), 'utf8') },
+    dir,
+    logFile: logFile(dir),
+    pid: started.pid,
+    process: started,
+    createUser: (name, password) => createUser(dir, runtime, ports, name, password),
+    stop: () => stopProcess(started),
+    kill: () => killProcess(started),
+  }
+}
+
+/**
+ * Formats the data folder with its SCRAM users. The arguments go through a file that only we can read, because the process
+ * list shows argv to everybody; the file is removed afterwards.
+ */
+async function format(dir: string, runtime: KafkaRuntime, users: Readonly<Record<string, string>>): Promise<void> {
+  // A format that was killed half way is done again from nothing; no broker ever ran on it.
+  rmSync(join(dir, 'data'), { recursive: true, force: true })
+  const password = randomBytes(24).toString('base64url')
+  writeFileSync(join(dir, 'admin.password'), password, { mode: 0o600 })
+  const logins = Object.entries({ ...users, admin: password })
+  const clusterId = randomBytes(16).toString('base64url')
+  const args = [
+    ...['format', '--cluster-id', clusterId, '--config', runtime.path('server.properties')],
+    ...logins.flatMap(([name, secret]) => ['--add-scram', `SCRAM-SHA-256=[name=${name},password=${secret}]`]),
+  ]
+  await withSecretFile(join(dir, 'format.args'), `${args.join('\n')}\n`, () =>
+    execute(runtime.offline('kafka.tools.StorageTool', [`@${runtime.path('format.args')}`]), `format Kafka's folder ${dir}`),
+  )
+  writeFileSync(join(dir, 'formatted'), clusterId)
+}
+
+async function createUser(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, name: string, password: string): Promise<void> {
+  const file = `user-${randomBytes(4).toString('hex')}.properties`
+  await withSecretFile(join(dir, file), `SCRAM-SHA-256=password=${password}\n`, () =>
+    execute(
+      runtime.online('kafka.admin.ConfigCommand', [
+        ...['--bootstrap-server', `127.0.0.1:${ports.internal}`, '--alter'],
+        ...['--entity-type', 'users', '--entity-name', name, '--add-config-file', runtime.path(file)],
+      ]),
+      `create Kafka's user ${name}`,
+    ),
+  )
+}
+
+async function withSecretFile(file: string, text: string, work: () => Promise<void>): Promise<void> {
+  writeFileSync(file, text, { mode: 0o600 })
+  try {
+    await work()
+  } finally {
+    rmSync(file, { force: true })
+  }
+}
+
+async function execute(command: Command, what: string): Promise<void> {
+  try {
+    await run(command.program, command.args, { timeout: 60_000 })
+  } catch {
+    // Kafka's tools repeat their arguments in errors, passwords among them: the text is not passed on.
+    throw sandboxError(`${command.program} could not ${what}`, 'homeregion sandbox down, then homeregion sandbox up')
+  }
+}
+
+function launch(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, name: string): ProcessRecord {
+  const { program, args } = runtime.broker([ports.client, ports.internal])
+  const log = openSync(logFile(dir), 'a')
+  try {
+    // Detached: the broker outlives the CLI, and Ctrl-C in the terminal is not passed on to it.
+    const child = spawn(program, args, { cwd: dir, detached: true, stdio: ['ignore', log, log] })
+    child.once('error', () => undefined)
+    child.unref()
+    const pid = child.pid
+    const startTime = pid === undefined ? null : startTimeOf(pid)
+    if (pid === undefined || startTime === null) throw sandboxError(`${program} could not be started`, `read ${logFile(dir)}`)
+    return { name, pid, startTime, stopSignal: 'SIGTERM', graceMs: STOP_GRACE_MS, container: runtime.container }
+  } finally {
+    closeSync(log)
+  }
+}
+
+async function choosePorts(dir: string): Promise<KafkaPorts> {
+  const file = join(dir, 'ports.json')
+  if (existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as KafkaPorts
+  const [client, internal, controller] = await freePorts(3)
+  if (client === undefined || internal === undefined || controller === undefined) {
+    throw sandboxError('no free port was found on 127.0.0.1', 'close some programs, then try again')
+  }
+  return { client, internal, controller }
+}
+
+function logFile(dir: string): string {
+  return join(dir, 'kafka.log')
+}
