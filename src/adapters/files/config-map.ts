@@ -1,0 +1,88 @@
+import { resolve } from 'node:path'
+import type { Config, DatabaseLogin, RegionConfig, SecretReference, TableName } from '../../domain/config.ts'
+import { parseDuration } from '../../domain/duration.ts'
+import type { ConfigFile } from './config-schema.ts'
+
+type FileRegion = ConfigFile['regions'][string]
+type FileLogin = { readonly url: string; readonly password?: SecretReference | undefined }
+
+/** `Config` from a file that has been checked. `folder` is the file's own: relative secret files start there. */
+export function toConfig(file: ConfigFile, folder: string): Config {
+  const login = ({ url, password }: FileLogin): DatabaseLogin => ({ url, password: secret(password, folder) })
+  const { outbox, inbox, idempotency, transport } = file
+  return {
+    service: file.service,
+    topology: file.topology,
+    controlPlane: {
+      operator: login(file.controlPlane),
+      admin: file.controlPlane.admin === undefined ? null : login(file.controlPlane.admin),
+    },
+    regions: Object.entries(file.regions).map(([name, region]) => toRegion(name, region, folder)),
+    guarded: file.tables.map(({ table, key, guard, version }) => ({
+      ...splitTable(table),
+      key,
+      guard,
+      versions: version === undefined ? null : { aggregate: version.aggregate, version: version.column },
+    })),
+    outbox: {
+      ...splitTable(outbox.table),
+      columns: { ...outbox.columns, key: outbox.key, publishedAt: publishedAt(outbox.columns.publishedAt, transport.relay) },
+    },
+    inbox: { ...splitTable(inbox.table), columns: { ...inbox.columns, key: inbox.key } },
+    idempotency: idempotency === undefined ? null : { ...splitTable(idempotency.table), key: idempotency.key, id: idempotency.id },
+    transport,
+    ownership: file.ownership,
+    policy: {
+      maxKeys: file.policy.maxKeys,
+      evidenceMaxAgeMs: milliseconds(file.policy.evidenceMaxAge),
+      runLeaseMs: milliseconds(file.policy.runLease),
+      callTimeoutMs: milliseconds(file.policy.callTimeout),
+    },
+  }
+}
+
+function toRegion(name: string, { database, kafka, acceptedWriters }: FileRegion, folder: string): RegionConfig {
+  const login = ({ url, password }: FileLogin): DatabaseLogin => ({ url, password: secret(password, folder) })
+  return {
+    name,
+    database: {
+      operator: login(database.operator),
+      admin: database.admin === undefined ? null : login(database.admin),
+      writers: database.writers.map(writer => ({ ...login(writer), role: writer.role ?? userOf(writer.url) })),
+    },
+    kafka: {
+      brokers: kafka.brokers,
+      ssl: kafka.ssl,
+      sasl: kafka.sasl === undefined ? null : { ...kafka.sasl, password: secret(kafka.sasl.password, folder) },
+      outboxTopic: kafka.outboxTopic,
+      inboxGroup: kafka.inboxGroup,
+    },
+    acceptedWriters,
+  }
+}
+
+function secret(reference: SecretReference, folder: string): SecretReference
+function secret(reference: SecretReference | undefined, folder: string): SecretReference | null
+function secret(reference: SecretReference | undefined, folder: string): SecretReference | null {
+  if (reference === undefined) return null
+  return 'file' in reference ? { file: resolve(folder, reference.file) } : reference
+}
+
+function publishedAt(column: string | null | undefined, relay: 'polling' | 'debezium'): string | null {
+  return column === undefined ? (relay === 'polling' ? 'published_at' : null) : column
+}
+
+function milliseconds(duration: string): number {
+  return parseDuration(duration) ?? 0
+}
+
+/** Names are taken as they are written, upper case included: they are always quoted in SQL. */
+export function splitTable(written: string): TableName {
+  const parts = [...written.matchAll(/"((?:[^"]|"")+)"|([^".]+)/g)].map(m => m[1]?.replaceAll('""', '"') ?? m[2] ?? '')
+  const [first = '', second] = parts
+  return second === undefined ? { schema: 'public', table: first } : { schema: first, table: second }
+}
+
+export function userOf(url: string): string {
+  return decodeURIComponent(new URL(url).username)
+}

@@ -1,0 +1,125 @@
+import { suggestion } from '../../domain/did-you-mean.ts'
+import { parseDuration } from '../../domain/duration.ts'
+import { splitTable } from './config-map.ts'
+import { type ConfigFile, REGION_NAME } from './config-schema.ts'
+import type { SchemaProblem } from './schema-problems.ts'
+
+/** A call that takes longer than this is no help to anyone who waits for it. */
+const LONGEST_CALL_MS = 60_000
+
+/** What a schema cannot say: rules between values, and inside a URL. */
+export function configProblems(file: ConfigFile): SchemaProblem[] {
+  return [...urls(file), ...regions(file), ...tables(file), ...policy(file)]
+}
+
+type Path = readonly PropertyKey[]
+
+function problem(path: Path, message: string, hint: string | null = null, at: SchemaProblem['at'] = 'value'): SchemaProblem {
+  const name = path.map((part, i) => (typeof part === 'number' ? `[${part}]` : `${i === 0 ? '' : '.'}${String(part)}`)).join('')
+  return { path, at, message: `${name}: ${message}`, hint }
+}
+
+function logins(file: ConfigFile): readonly { path: Path; url: string }[] {
+  const one = (path: Path, login: { url: string } | undefined) => (login === undefined ? [] : [{ path: [...path, 'url'], url: login.url }])
+  return [
+    ...one(['controlPlane'], file.controlPlane),
+    ...one(['controlPlane', 'admin'], file.controlPlane.admin),
+    ...Object.entries(file.regions).flatMap(([name, { database }]) => [
+      ...one(['regions', name, 'database', 'operator'], database.operator),
+      ...one(['regions', name, 'database', 'admin'], database.admin),
+      ...database.writers.flatMap((writer, i) => one(['regions', name, 'database', 'writers', i], writer)),
+    ]),
+  ]
+}
+
+function urls(file: ConfigFile): SchemaProblem[] {
+  return logins(file).flatMap(({ path, url }) => {
+    const found = urlProblem(url)
+    return found === null ? [] : [problem(path, found.message, found.hint)]
+  })
+}
+
+function urlProblem(text: string): { message: string; hint: string | null } | null {
+  const shape = 'postgres://user@host:port/database'
+  const url = parseUrl(text)
+  if (url === null) return { message: 'is not a URL', hint: shape }
+  if (url.protocol !== 'postgres:' && url.protocol !== 'postgresql:') return { message: 'is not a postgres:// URL', hint: shape }
+  if (url.password !== '' || [...url.searchParams.keys()].some(name => /password/i.test(name)))
+    return {
+      message: 'a password may not stand in a URL',
+      hint: 'take it out and give password: { env: NAME }, { file: PATH } or { command: [...] }',
+    }
+  if (url.username === '') return { message: 'names no user', hint: shape }
+  if (url.hostname === '') return { message: 'names no host', hint: shape }
+  if (url.pathname.length < 2) return { message: 'names no database', hint: shape }
+  return null
+}
+
+function parseUrl(text: string): URL | null {
+  return URL.canParse(text) ? new URL(text) : null
+}
+
+/** Reported beside what the schema finds: they need nothing but the names. */
+export function regionNameProblems(value: unknown): SchemaProblem[] {
+  const regions = (value as { regions?: unknown } | null | undefined)?.regions
+  if (typeof regions !== 'object' || regions === null || Array.isArray(regions)) return []
+  const names = Object.keys(regions)
+  const few = names.length < 2 ? [problem(['regions'], `there must be at least two regions, there is ${names.length}`, null, 'key')] : []
+  const wrong = names.filter(name => !REGION_NAME.test(name))
+  return [
+    ...few,
+    ...wrong.map(name => problem(['regions', name], 'is no region name', 'lower-case letters, digits and -; a letter first', 'key')),
+  ]
+}
+
+function regions(file: ConfigFile): SchemaProblem[] {
+  const names = Object.keys(file.regions)
+  const { defaultHome } = file.ownership
+  const problems =
+    defaultHome === null || names.includes(defaultHome)
+      ? []
+      : [problem(['ownership', 'defaultHome'], `${JSON.stringify(defaultHome)} is not a region`, suggestion(defaultHome, names))]
+  return file.topology === 'shared' ? problems : [...problems, ...sameDatabase(file)]
+}
+
+/** Two regions on one database would fence themselves out of it; it is what a copied block looks like. */
+function sameDatabase(file: ConfigFile): SchemaProblem[] {
+  const seen = new Map<string, string>()
+  return Object.entries(file.regions).flatMap(([name, region]) => {
+    const url = parseUrl(region.database.operator.url)
+    const id = url === null ? name : `${url.hostname}:${url.port === '' ? '5432' : url.port}${url.pathname}`
+    const other = seen.get(id)
+    seen.set(id, name)
+    if (other === undefined) return []
+    return [
+      problem(
+        ['regions', name, 'database', 'operator', 'url'],
+        `is the database of ${other} as well`,
+        'topology: shared, if there is one database for all',
+      ),
+    ]
+  })
+}
+
+function tables(file: ConfigFile): SchemaProblem[] {
+  const seen = new Set<string>()
+  return file.tables.flatMap(({ table }, i) => {
+    const id = JSON.stringify(splitTable(table))
+    if (!seen.has(id)) {
+      seen.add(id)
+      return []
+    }
+    return [problem(['tables', i, 'table'], 'this table is listed already')]
+  })
+}
+
+function policy(file: ConfigFile): SchemaProblem[] {
+  const ms = (name: 'evidenceMaxAge' | 'runLease' | 'callTimeout') => parseDuration(file.policy[name]) ?? 0
+  const problems = (['evidenceMaxAge', 'runLease', 'callTimeout'] as const).flatMap(name =>
+    ms(name) > 0 ? [] : [problem(['policy', name], 'must be more than 0')],
+  )
+  if (ms('callTimeout') > LONGEST_CALL_MS) problems.push(problem(['policy', 'callTimeout'], `must be at most ${LONGEST_CALL_MS / 1000}s`))
+  // A run that waits for one call longer than its lease lives would find itself superseded by its own slowness.
+  if (ms('runLease') <= ms('callTimeout')) problems.push(problem(['policy', 'runLease'], 'must be longer than policy.callTimeout'))
+  return problems
+}

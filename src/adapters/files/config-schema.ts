@@ -1,0 +1,126 @@
+import * as z from 'zod/mini'
+import { DURATION_PATTERN } from '../../domain/duration.ts'
+
+/**
+ * The shape of homeregion.yaml, as an operator writes it. Free of transforms, so that the JSON Schema an editor completes from is made
+ * of the same lines; `config-map.ts` turns it into `Config`.
+ */
+export const REGION_NAME = /^[a-z][a-z0-9-]{0,39}$/
+
+const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+$/u
+const text = z.string().check(z.minLength(1, 'must not be empty'), z.maxLength(500, 'is longer than 500 characters'))
+const name = text.check(z.regex(PRINTABLE, 'must not contain control characters'))
+const duration = z.string().check(z.regex(DURATION_PATTERN, 'must be a number with its unit: 500ms, 30s, 5m'))
+const count = (most: number) => z.int().check(z.minimum(1), z.maximum(most))
+
+const secret = z
+  .union([
+    z.strictObject({ env: z.string().check(z.regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable')) }),
+    z.strictObject({ file: text }),
+    z.strictObject({ command: z.array(text).check(z.minLength(1, 'needs at least the program')) }),
+  ])
+  .register(z.globalRegistry, { description: 'Where the secret is read from; never the secret itself.' })
+
+const url = text.register(z.globalRegistry, { description: 'postgres://user@host:port/database, without a password.' })
+const login = z.strictObject({ url, password: z.optional(secret) })
+
+/** `"odd.name"` may be quoted; a name without a schema is in `public`. */
+export const TABLE_NAME = /^(?:(?:"(?:[^"]|"")+"|[^".\s]+)\.)?(?:"(?:[^"]|"")+"|[^".\s]+)$/
+const table = name.check(z.regex(TABLE_NAME, 'must be schema.table (a part with a dot or a space in it is put in double quotes)'))
+const column = name
+
+const region = z.strictObject({
+  database: z.strictObject({
+    operator: login,
+    admin: z.optional(login),
+    writers: z
+      .array(z.strictObject({ url, password: z.optional(secret), role: z.optional(name) }))
+      .check(z.minLength(1, 'needs at least one writer: the fence is proved by a refused write as each of them')),
+  }),
+  kafka: z.strictObject({
+    brokers: z
+      .array(z.string().check(z.regex(/^(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/, 'must be host:port')))
+      .check(z.minLength(1, 'needs at least one broker')),
+    ssl: z._default(z.boolean(), false),
+    sasl: z.optional(
+      z.strictObject({
+        mechanism: z._default(z.enum(['plain', 'scram-sha-256', 'scram-sha-512']), 'scram-sha-512'),
+        username: name,
+        password: secret,
+      }),
+    ),
+    outboxTopic: name,
+    inboxGroup: name,
+  }),
+  acceptedWriters: z._default(
+    z.array(z.strictObject({ kind: name, subject: name, reason: text })).register(z.globalRegistry, {
+      description: 'Ways around the fence that are known and accepted, each with its reason.',
+    }),
+    [],
+  ),
+})
+
+const outboxColumns = z.strictObject({
+  eventId: z._default(column, 'event_id'),
+  aggregateType: z._default(column, 'aggregate_type'),
+  aggregateId: z._default(column, 'aggregate_id'),
+  eventType: z._default(column, 'event_type'),
+  sourceRegion: z._default(column, 'source_region'),
+  homeRegion: z._default(column, 'home_region'),
+  ownerEpoch: z._default(column, 'owner_epoch'),
+  aggregateVersion: z._default(column, 'aggregate_version'),
+  occurredAt: z._default(column, 'occurred_at'),
+  payload: z._default(z.nullable(column), 'payload'),
+  /** Left out: `published_at` with a polling relay, none with Debezium. */
+  publishedAt: z.optional(z.nullable(column)),
+})
+
+const inboxColumns = z.strictObject({
+  eventId: z._default(column, 'event_id'),
+  ownerEpoch: z._default(column, 'owner_epoch'),
+  appliedAt: z._default(column, 'applied_at'),
+})
+
+export const configSchema = z.strictObject({
+  service: name,
+  topology: z._default(z.enum(['independent', 'shared']), 'independent'),
+  controlPlane: z.strictObject({ url, password: z.optional(secret), admin: z.optional(login) }),
+  // The names are judged by a rule of their own: here a wrong one would hide everything below it.
+  regions: z.record(z.string(), region).register(z.globalRegistry, { propertyNames: { pattern: REGION_NAME.source }, minProperties: 2 }),
+  tables: z
+    .array(
+      z.strictObject({
+        table,
+        key: column,
+        guard: z._default(z.enum(['row', 'statement']), 'row'),
+        version: z.optional(z.strictObject({ aggregate: column, column })),
+      }),
+    )
+    .check(z.minLength(1, 'needs at least one table: what is not guarded is not fenced')),
+  outbox: z.strictObject({ table, key: column, columns: z.prefault(outboxColumns, {}) }),
+  inbox: z.strictObject({ table, key: column, columns: z.prefault(inboxColumns, {}) }),
+  idempotency: z.optional(z.strictObject({ table, key: column, id: column })),
+  transport: z.prefault(
+    z.strictObject({
+      relay: z._default(z.enum(['polling', 'debezium']), 'polling'),
+      mirror: z._default(z.enum(['none', 'mirrormaker']), 'none'),
+    }),
+    {},
+  ),
+  ownership: z.prefault(
+    z.strictObject({ topic: z._default(name, 'homeregion.ownership'), defaultHome: z._default(z.nullable(name), null) }),
+    {},
+  ),
+  policy: z.prefault(
+    z.strictObject({
+      /** A run of more keys than this asks for their number again: a wrong column in a file once named 883 keys where 8 were meant. */
+      maxKeys: z._default(count(1_000_000), 100),
+      evidenceMaxAge: z._default(duration, '5s'),
+      runLease: z._default(duration, '15s'),
+      callTimeout: z._default(duration, '5s'),
+    }),
+    {},
+  ),
+})
+
+export type ConfigFile = z.output<typeof configSchema>

@@ -1,0 +1,47 @@
+import type { ChalkInstance } from 'chalk'
+import type { LoadedConfig } from '../adapters/files/config-file.ts'
+import type { ExitName } from '../domain/exit-codes.ts'
+import type { ControlPlane, RegionDatabase, RegionStream } from '../domain/ports.ts'
+import type { ColourWhen } from './colour.ts'
+
+/** One output stream. Everything written passes redaction; `style` is plain where there is no colour. */
+export interface Printer {
+  readonly style: ChalkInstance
+  readonly isTerminal: boolean
+  /** Columns of the terminal; 100 off a terminal. */
+  readonly columns: number
+  write(text: string): void
+  line(text?: string): void
+}
+
+export type GlobalOptions = {
+  readonly config?: string
+  readonly controlPlane?: string
+  readonly color: ColourWhen
+  readonly output: string
+}
+
+/** The adapters of one configuration, wired. Connections are made on first use. */
+export interface World {
+  readonly controlPlane: ControlPlane
+  region(name: string): RegionDatabase
+  stream(name: string): RegionStream
+  close(): Promise<void>
+}
+
+/** What a verb gets from the frame. */
+export interface CliContext {
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly cwd: string
+  readonly out: Printer
+  readonly err: Printer
+  options(): GlobalOptions
+  /** The `-o` format: `text` unless asked otherwise. @throws `usage` when the verb does not offer it */
+  format<F extends string>(...offered: readonly F[]): F | 'text'
+  /** The effective configuration; read once. */
+  settings(): Promise<LoadedConfig>
+  /** Adapters for the effective configuration; made once, closed by the frame. */
+  connect(): Promise<World>
+  /** Sets the exit code by name; the process ends by itself when all is written and closed. */
+  exit(name: ExitName): void
+}
