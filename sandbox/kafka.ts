@@ -34,6 +34,8 @@ export type KafkaOptions = {
   readonly name: string
   /** SCRAM users to have from the first start, name to password. */
   readonly users?: Readonly<Record<string, string>>
+  /** Told at once, before it is ready, so that a start that is killed leaves a record of what it started. */
+  readonly onStart?: (started: ProcessRecord) => void
 }
 
 const START_TIMEOUT_MS = 60_000
@@ -52,10 +54,11 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaServer> {
     if (!existsSync(join(dir, 'formatted'))) await format(dir, runtime, options.users ?? {})
     const logStart = existsSync(logFile(dir)) ? statSync(logFile(dir)).size : 0
     const started = launch(dir, runtime, ports, options.name)
+    options.onStart?.(started)
     const log = () => readFileSync(logFile(dir)).subarray(logStart).toString('utf8')
     await waitUntil(() => log().includes('Kafka Server started') || !isRunning(started), end - performance.now())
     if (isRunning(started) && log().includes('Kafka Server started')) {
-      writeFileSync(join(dir, 'ports.json'), JSON.stringify(ports))
+      writeFileSync(join(dir, 'ports.json'), JSON.stringify({ ...ports, readyPid: started.pid }))
       return server(dir, runtime, ports, started)
     }
     await killProcess(started)
@@ -69,6 +72,13 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaServer> {
       throw sandboxError(`Kafka in ${dir} did not start: ${why ?? 'its log does not say why'}`, `read ${logFile(dir)}`)
     }
   }
+}
+
+/** The broker of a recorded process, null when it does not run or never became ready. */
+export async function runningKafka(dir: string, started: ProcessRecord | null): Promise<KafkaServer | null> {
+  if (started === null || !isRunning(started) || !existsSync(join(dir, 'ports.json'))) return null
+  const ports = JSON.parse(readFileSync(join(dir, 'ports.json'), 'utf8')) as KafkaPorts & { readonly readyPid: number }
+  return ports.readyPid === started.pid ? server(dir, await kafkaRuntime(dir, started.name), ports, started) : null
 }
 
 function server(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, started: ProcessRecord): KafkaServer {

@@ -13,6 +13,8 @@ export type PostgresServer = {
   readonly port: number
   /** Superuser login with its password: for set-up only, never for output. */
   readonly adminUrl: string
+  /** The superuser's password. */
+  readonly passwordFile: string
   readonly dir: string
   readonly logFile: string
   readonly pid: number
@@ -31,6 +33,8 @@ export type PostgresOptions = {
   readonly port?: number
   /** Name in the process record. */
   readonly name?: string
+  /** Told at once, before it is ready, so that a start that is killed leaves a record of what it started. */
+  readonly onStart?: (started: ProcessRecord) => void
 }
 
 // Durability is part of what is tested, so fsync stays on; the rest keeps a small machine small and quiet.
@@ -66,6 +70,7 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresS
   for (;;) {
     const port = options.port ?? (await choosePort(dir))
     const started = launch({ dir, bin, user, port, name })
+    options.onStart?.(started)
     const outcome = await settle(dir, started, end - performance.now())
     if (outcome === 'ready') {
       writeFileSync(join(dir, 'port'), String(port))
@@ -80,10 +85,19 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresS
   }
 }
 
+/** The server of a recorded process, null when it does not run or never became ready. */
+export function runningPostgres(dir: string, started: ProcessRecord | null): PostgresServer | null {
+  if (started === null || !isRunning(started) || !isReady(dir, started)) return null
+  const port = Number(pidFile(dir)[3])
+  return Number.isInteger(port) && port > 0 ? server(dir, port, started) : null
+}
+
 function server(dir: string, port: number, started: ProcessRecord): PostgresServer {
-  const password = readFileSync(join(dir, 'superuser.password'), 'utf8')
+  const passwordFile = join(dir, 'superuser.password')
+  const password = readFileSync(passwordFile, 'utf8')
   return {
     port,
+    passwordFile,
     adminUrl: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
     dir,
     logFile: logFile(dir),
@@ -168,7 +182,7 @@ function launch({ dir, bin, user, port, name }: Launch): ProcessRecord {
 
 /** `passing`: it ended for a reason that goes away. */
 async function settle(dir: string, started: ProcessRecord, timeoutMs: number): Promise<'ready' | 'passing' | 'failed'> {
-  const ready = () => pidFile(dir)[0] === String(started.pid) && pidFile(dir)[7]?.trim() === 'ready'
+  const ready = () => isReady(dir, started)
   await waitUntil(() => ready() || !isRunning(started), timeoutMs)
   if (ready() && isRunning(started)) return 'ready'
   return portTaken(dir) || /pre-existing shared memory block|lock file "postmaster.pid" already exists/.test(tail(dir))
@@ -176,7 +190,12 @@ async function settle(dir: string, started: ProcessRecord, timeoutMs: number): P
     : 'failed'
 }
 
-/** Line 1 is the pid, line 8 the status. */
+function isReady(dir: string, started: ProcessRecord): boolean {
+  const lines = pidFile(dir)
+  return lines[0] === String(started.pid) && lines[7]?.trim() === 'ready'
+}
+
+/** Line 1 is the pid, line 4 the port, line 8 the status. */
 function pidFile(dir: string): readonly string[] {
   try {
     return readFileSync(join(dir, 'data', 'postmaster.pid'), 'utf8').split('\n')

@@ -1,0 +1,76 @@
+import { stringify } from 'yaml'
+import { databaseUrl } from './databases.ts'
+import type { KafkaServer } from './kafka.ts'
+import { APP_DATABASE, CONTROL_PLANE_DATABASE, inboxGroup, OWNERSHIP_TOPIC, outboxTopic, REGIONS, type SandboxRegion } from './layout.ts'
+import type { PostgresServer } from './postgres.ts'
+import type { SandboxSecrets } from './sandbox-secrets.ts'
+
+export type RegionServers = { readonly postgres: PostgresServer; readonly kafka: KafkaServer }
+export type Servers = { readonly controlPlane: PostgresServer; readonly regions: Readonly<Record<SandboxRegion, RegionServers>> }
+
+/** Durations of the policy section, as written in the file. */
+export type SandboxPolicy = { readonly evidenceMaxAge?: string; readonly runLease?: string; readonly callTimeout?: string }
+
+/** `homeregion.yaml` of the sandbox: what an operator would write for this service. */
+export function configText(servers: Servers, secrets: SandboxSecrets, policy: SandboxPolicy): string {
+  const superuser = (server: PostgresServer, database: string) => ({
+    url: loginUrl(server, 'postgres', database),
+    password: { file: server.passwordFile },
+  })
+  const login = (server: PostgresServer, role: string, database: string, secret: string) => ({
+    url: loginUrl(server, role, database),
+    password: { file: secrets.file(secret) },
+  })
+  const region = (name: SandboxRegion) => {
+    const { postgres, kafka } = servers.regions[name]
+    return {
+      database: {
+        operator: login(postgres, 'homeregion_operator', APP_DATABASE, `${name}.homeregion_operator`),
+        admin: superuser(postgres, APP_DATABASE),
+        writers: [login(postgres, 'app_writer', APP_DATABASE, `${name}.app_writer`)],
+      },
+      kafka: {
+        brokers: kafka.brokers,
+        sasl: {
+          mechanism: 'scram-sha-256',
+          username: 'homeregion_operator',
+          password: { file: secrets.file(`${name}.kafka.homeregion_operator`) },
+        },
+        outboxTopic: outboxTopic(name),
+        inboxGroup: inboxGroup(name),
+      },
+      acceptedWriters: ACCEPTED_WRITERS,
+    }
+  }
+  const config = {
+    service: 'sandbox',
+    topology: 'independent',
+    controlPlane: {
+      ...login(servers.controlPlane, 'homeregion_operator', CONTROL_PLANE_DATABASE, 'control-plane.homeregion_operator'),
+      admin: superuser(servers.controlPlane, CONTROL_PLANE_DATABASE),
+    },
+    regions: Object.fromEntries(REGIONS.map(name => [name, region(name)])),
+    tables: [
+      { table: 'public.account', key: 'tenant_id', version: { aggregate: 'account_id', column: 'version' } },
+      { table: 'public.invoice', key: 'tenant_id' },
+    ],
+    outbox: { table: 'public.outbox', key: 'tenant_id' },
+    inbox: { table: 'public.inbox', key: 'tenant_id' },
+    idempotency: { table: 'public.idempotency', key: 'tenant_id', id: 'idempotency_key' },
+    transport: { relay: 'polling', mirror: 'none' },
+    ownership: { topic: OWNERSHIP_TOPIC },
+    policy,
+  }
+  const header = '# Written by `homeregion sandbox up`; written again at the next one.\n'
+  return header + stringify(config, { aliasDuplicateObjects: false, lineWidth: 0 })
+}
+
+// What the audit of writers finds in any fresh database, and why it is no danger here.
+const ACCEPTED_WRITERS = [{ kind: 'superuser', subject: 'postgres', reason: 'sets the sandbox up; no service logs in with it' }] as const
+
+export function loginUrl(server: PostgresServer, role: string, database: string): string {
+  const url = new URL(databaseUrl(server.adminUrl, database))
+  url.username = role
+  url.password = ''
+  return url.toString()
+}
