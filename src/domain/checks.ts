@@ -11,16 +11,19 @@ export type CheckSpec = {
   readonly proves: 'fence' | 'catch-up' | null
   /** Parameter names, with their kind and default (durations in ms). */
   readonly parameters: Readonly<Record<string, { kind: CheckParameter; default: number }>>
+  /** False: a `fail` will not turn into a pass by waiting, so the gate refuses at once instead of at its deadline. */
+  readonly waits: boolean
   readonly sentence: string
 }
 
 export const CHECKS = [
-  { name: 'regions-reachable', scope: 'run', proves: null, parameters: {}, sentence: 'Both databases and both Kafkas answer.' },
+  { name: 'regions-reachable', scope: 'run', proves: null, parameters: {}, waits: true, sentence: 'Both databases and both Kafkas answer.' },
   {
     name: 'boundary-installed',
     scope: 'run',
     proves: null,
     parameters: {},
+    waits: false,
     sentence: 'The guard stands, enabled and unchanged, on every guarded table of both regions.',
   },
   {
@@ -28,6 +31,7 @@ export const CHECKS = [
     scope: 'run',
     proves: null,
     parameters: {},
+    waits: false,
     sentence: 'Nobody in the source can write around the fence.',
   },
   {
@@ -35,6 +39,7 @@ export const CHECKS = [
     scope: 'run',
     proves: null,
     parameters: {},
+    waits: false,
     sentence: 'The target is a primary, not read-only, and its writers can log in.',
   },
   {
@@ -42,6 +47,7 @@ export const CHECKS = [
     scope: 'key',
     proves: null,
     parameters: { atMost: { kind: 'duration', default: 2000 } },
+    waits: true,
     sentence: 'The target is at most this far behind the source.',
   },
   {
@@ -49,6 +55,7 @@ export const CHECKS = [
     scope: 'key',
     proves: null,
     parameters: { atMost: { kind: 'count', default: 0 } },
+    waits: true,
     sentence: 'No transaction that wrote the key is still open at the source.',
   },
   {
@@ -56,6 +63,7 @@ export const CHECKS = [
     scope: 'key',
     proves: null,
     parameters: {},
+    waits: true,
     sentence: 'Every committed event of the key has left the outbox.',
   },
   {
@@ -63,6 +71,7 @@ export const CHECKS = [
     scope: 'key',
     proves: null,
     parameters: {},
+    waits: true,
     sentence: "The key's events have reached the Kafka that the target reads.",
   },
   {
@@ -70,6 +79,7 @@ export const CHECKS = [
     scope: 'key',
     proves: 'fence',
     parameters: {},
+    waits: false,
     sentence: 'A write as each real writer role is refused at the source, and its position does not move.',
   },
   {
@@ -77,6 +87,7 @@ export const CHECKS = [
     scope: 'key',
     proves: 'catch-up',
     parameters: {},
+    waits: true,
     sentence: "The fence's barrier event is in the target's inbox.",
   },
   {
@@ -84,6 +95,7 @@ export const CHECKS = [
     scope: 'key',
     proves: 'catch-up',
     parameters: {},
+    waits: true,
     sentence: 'Source and target hold the same aggregate versions of the key.',
   },
   {
@@ -91,6 +103,7 @@ export const CHECKS = [
     scope: 'key',
     proves: 'catch-up',
     parameters: {},
+    waits: true,
     sentence: "The target holds the source's idempotency records of the key.",
   },
   {
@@ -98,6 +111,7 @@ export const CHECKS = [
     scope: 'key',
     proves: null,
     parameters: {},
+    waits: true,
     sentence: 'A write at the target under the new epoch, rolled back, is admitted.',
   },
   {
@@ -105,6 +119,7 @@ export const CHECKS = [
     scope: 'run',
     proves: null,
     parameters: { settleWithin: { kind: 'duration', default: 300_000 } },
+    waits: true,
     sentence: 'Rejections of stale requests have stopped rising.',
   },
   {
@@ -112,6 +127,7 @@ export const CHECKS = [
     scope: 'run',
     proves: null,
     parameters: { settleWithin: { kind: 'duration', default: 300_000 } },
+    waits: true,
     sentence: 'No event of an older epoch is still arriving at the target.',
   },
 ] as const satisfies readonly CheckSpec[]

@@ -143,3 +143,27 @@ export function epochAfter(name: TransitionName, epoch: number): number {
   const rule = transition(name).epoch
   return rule === 'next' ? epoch + 1 : rule === 'first' ? 1 : epoch
 }
+
+/**
+ * The record that `name` leads to. `changedAt` and `changedBy` stay the old ones until the control plane has answered.
+ * @throws RangeError when the table has no such step from this record
+ */
+export function recordAfter(
+  record: OwnershipRecord,
+  name: TransitionName,
+  change: { readonly runId: string; readonly target?: string },
+): OwnershipRecord {
+  const step = transition(name)
+  if (step.from !== record.state) throw new RangeError(`${name} leads from ${step.from ?? 'nowhere'}, the key is ${record.state}`)
+  const targetRegion = record.targetRegion ?? change.target ?? null
+  if (targetRegion === null) throw new RangeError(`${name} needs a target region`)
+  return {
+    ...record,
+    homeRegion: step.home === 'target' ? targetRegion : record.homeRegion,
+    targetRegion: step.to === 'ACTIVE' ? null : targetRegion,
+    epoch: epochAfter(name, record.epoch),
+    state: step.to,
+    seq: record.seq + 1,
+    runId: change.runId,
+  }
+}

@@ -11,6 +11,20 @@ import type { Plan } from './plan.ts'
 
 export type LogRow = OwnershipRecord & { readonly transition: string }
 
+export type ControlPlaneFacts = {
+  /** null when it is not installed. */
+  readonly version: number | null
+  readonly serverVersion: string
+  readonly inRecovery: boolean
+  readonly readOnly: boolean
+  /** What a commit waits for; anything but `on`, `remote_write` or `remote_apply` can lose a commit that was answered. */
+  readonly synchronousCommit: string
+  /** Missing or altered tables, constraints and triggers; the transition table of the tool against the database's. Empty when all stand. */
+  readonly schemaProblems: readonly string[]
+  /** Privileges the operator login lacks, and those it has and should not. */
+  readonly privilegeProblems: readonly string[]
+}
+
 export interface ControlPlane {
   /** Records of the keys that are registered, in no particular order. */
   ownership(keys: readonly string[]): Promise<readonly OwnershipRecord[]>
@@ -29,6 +43,8 @@ export interface ControlPlane {
   takeRun(runId: string, holder: Holder, force: boolean): Promise<RunLease>
   /** Extends the lease. @throws `superseded` */
   renew(lease: RunLease): Promise<void>
+  /** Ends the lease at once, so that the next operator need not wait for it; the run stays open. @throws `superseded` */
+  release(lease: RunLease): Promise<void>
   /**
    * Commits one change of the journal in one transaction and one round trip.
    * Returns the records of the keys whose ownership it changed, as committed.
@@ -43,6 +59,8 @@ export interface ControlPlane {
   audit(limit: number): Promise<readonly AuditEntry[]>
   /** Recomputes the hash chain; null when it holds, else the first broken row. */
   auditBreak(): Promise<number | null>
+  /** What `doctor` reports about the control plane itself. */
+  facts(): Promise<ControlPlaneFacts>
   close(): Promise<void>
 }
 

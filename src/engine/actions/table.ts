@@ -1,0 +1,37 @@
+import type { ActionKind, Step } from '../../domain/runbook.ts'
+import type { KeyMove } from '../key-move.ts'
+import type { Action } from './action.ts'
+import { activate } from './activate.ts'
+import { exec, http, notify, pause, sql } from './author.ts'
+import { drain } from './drain.ts'
+import { fence } from './fence.ts'
+
+/** One entry an action kind; a kind without one does not compile. */
+const ACTIONS: { readonly [K in ActionKind]: Action<K> } = { drain, fence, activate, exec, http, notify, sql, pause }
+
+export async function applyAction(key: KeyMove, step: Step): Promise<void> {
+  const use = step.action
+  if (use === null) return
+  switch (use.kind) {
+    case 'drain':
+      return await ACTIONS.drain.apply(key, step, use)
+    case 'fence':
+      return await ACTIONS.fence.apply(key, step, use)
+    case 'activate':
+      return await ACTIONS.activate.apply(key, step, use)
+    case 'exec':
+      return await ACTIONS.exec.apply(key, step, use)
+    case 'notify':
+      return await ACTIONS.notify.apply(key, step, use)
+    case 'http':
+      return await ACTIONS.http.apply(key, step, use)
+    case 'sql':
+      return await ACTIONS.sql.apply(key, step, use)
+    case 'pause':
+      return await ACTIONS.pause.apply(key, step, use)
+  }
+}
+
+export function actionOf(kind: ActionKind): Action {
+  return ACTIONS[kind] as unknown as Action
+}

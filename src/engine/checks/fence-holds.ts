@@ -1,0 +1,42 @@
+import { fail, pass, unknown } from '../../domain/evidence.ts'
+import { type CheckHandler, keyOf } from '../context.ts'
+
+/**
+ * The proof of the fence: as every declared writer, at both isolation levels, a real write is refused with our SQLSTATE; the boundary
+ * row is read back; and the position does not move between two reads. After activation (while watching) the key's home is elsewhere
+ * and only the refusals count.
+ */
+export const fenceHolds: CheckHandler = async (engine, subject) => {
+  const { move } = keyOf(subject)
+  const source = engine.region(move.source)
+  const barrier = subject.barrierEventId
+  const [row, committed, repeatable, before] = await Promise.all([
+    source.read(move.key),
+    source.probeWrites(move.key, move.epoch, 'read committed'),
+    source.probeWrites(move.key, move.epoch, 'repeatable read'),
+    barrier === null ? null : source.position(move.key, barrier),
+  ])
+  const observer = `${move.source} database, as its writers`
+  const required = 'every write refused by the boundary, position unmoved'
+  const probes = [...committed, ...repeatable]
+  const facts = { sqlstates: [...new Set(probes.map(p => p.sqlstate ?? 'none'))], probes: probes.length, state: row?.state ?? null }
+  const admitted = probes.filter(p => p.outcome === 'admitted')
+  if (admitted.length > 0)
+    return fail(observer, required, `ADMITTED: ${admitted.map(p => `${p.writer} wrote ${p.table} (${p.isolation})`).join('; ')}`, facts)
+  if (row === null) return unknown(observer, required, 'the boundary does not know the key', facts)
+  if (row.writable) return fail(observer, required, `the boundary lists the key as writable (${row.state}, epoch ${row.epoch})`, facts)
+  const unseen = probes.filter(p => p.outcome === 'unknown' || !(p.sqlstate ?? '').startsWith('HR'))
+  if (probes.length === 0) return unknown(observer, required, 'no writer is declared: nothing was probed', facts)
+  if (unseen.length > 0) return unknown(observer, required, unseen.map(p => `${p.writer} on ${p.table}: ${p.message}`).join('; '), facts)
+  if (barrier !== null && row.homeRegion === move.source && row.state === 'FENCED') {
+    const first = subject.memory.get('position') ?? JSON.stringify(before?.versions)
+    subject.memory.set('position', first)
+    if (JSON.stringify(before?.versions) !== first) return fail(observer, required, 'the position moved after the fence', facts)
+  }
+  return pass(
+    observer,
+    required,
+    `${probes.length} of ${probes.length} writes refused (${facts.sqlstates.join(', ')}), ${row.state} at epoch ${row.epoch}`,
+    facts,
+  )
+}

@@ -1,0 +1,120 @@
+import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
+import type { RegionFacts } from '../../domain/ports.ts'
+import type { CheckHandler, CheckSubject, Engine } from '../context.ts'
+
+/** Source regions of the run, then its targets: each once. */
+export function regionsOf(subject: CheckSubject): readonly string[] {
+  return [...new Set([...sourcesOf(subject), ...targetsOf(subject)])]
+}
+
+export function sourcesOf(subject: CheckSubject): readonly string[] {
+  return [...new Set(subject.moves.map(m => m.source))]
+}
+
+export function targetsOf(subject: CheckSubject): readonly string[] {
+  return [...new Set(subject.moves.map(m => m.target))]
+}
+
+export const regionsReachable: CheckHandler = async (engine, subject) => {
+  const regions = regionsOf(subject)
+  const required = 'every database and every Kafka answers'
+  const asked = regions.flatMap(name => [
+    {
+      what: `${name} database`,
+      answer: engine
+        .region(name)
+        .facts()
+        .then(f => `PostgreSQL ${f.serverVersion}`),
+    },
+    {
+      what: `${name} Kafka`,
+      answer: engine
+        .stream(name)
+        .brokers()
+        .then(ids => (ids.length === 0 ? Promise.reject(new Error('no broker answered')) : `${ids.length} broker(s)`)),
+    },
+  ])
+  const answers = await Promise.allSettled(asked.map(a => a.answer))
+  const silent = answers.flatMap((a, i) => (a.status === 'rejected' ? [`${asked[i]?.what ?? ''}: ${reason(a.reason)}`] : []))
+  if (silent.length > 0) return unknown('this host', required, silent.join('; '))
+  return pass('this host', required, answers.map((a, i) => `${asked[i]?.what ?? ''} ${a.status === 'fulfilled' ? a.value : ''}`).join(', '))
+}
+
+export const boundaryInstalled: CheckHandler = async (engine, subject) => {
+  const required = 'the guard stands on every guarded table of both regions'
+  const problems = (await factsOf(engine, regionsOf(subject))).flatMap(({ name, facts }) => boundaryProblems(name, facts))
+  return problems.length === 0
+    ? pass('catalogues of both regions', required, 'complete, enabled, unchanged')
+    : fail('catalogues of both regions', required, problems.join('; '), { problems })
+}
+
+export function boundaryProblems(name: string, facts: RegionFacts): readonly string[] {
+  if (facts.region === null) return [`${name}: the boundary is not installed (homeregion init)`]
+  if (facts.region !== name) return [`${name}: this database's boundary belongs to ${facts.region}`]
+  return [...facts.guardProblems, ...facts.missingPrivileges].map(p => `${name}: ${p}`)
+}
+
+/**
+ * The target must be a primary that admits writes of its writers, apart from the guard, which must still refuse them.
+ * Probes with the real logins find the disk that is full and the secret that is wrong before the drain, not after activation.
+ */
+export const targetCanWrite: CheckHandler = async (engine, subject) => {
+  const problems: string[] = []
+  const unseen: string[] = []
+  for (const { name, facts } of await factsOf(engine, targetsOf(subject))) {
+    if (facts.inRecovery) problems.push(`${name} is in recovery (a standby)`)
+    if (facts.readOnly) problems.push(`${name} is read-only (default_transaction_read_only)`)
+    if (facts.inRecovery || facts.readOnly) continue
+    const key = subject.moves.find(m => m.target === name)?.key ?? ''
+    for (const probe of await engine.region(name).probeWrites(key, null, 'read committed')) {
+      if (probe.outcome === 'unknown') unseen.push(`${probe.writer} on ${probe.table}: ${probe.message}`)
+      else if (!engine.policy.shared && probe.outcome === 'admitted')
+        problems.push(`${name} admits a write of ${probe.writer} to ${probe.table} for a key whose home is elsewhere`)
+      else if (probe.outcome === 'refused' && !(probe.sqlstate ?? '').startsWith('HR'))
+        problems.push(`${probe.writer} cannot write ${probe.table} in ${name}: ${probe.message}`)
+    }
+  }
+  const required = 'a primary, not read-only, whose writers are held back by the guard alone'
+  if (problems.length > 0) return fail('target database', required, problems.join('; '), { problems })
+  if (unseen.length > 0) return unknown('target database', required, unseen.join('; '))
+  return pass('target database', required, 'primary, writable, writers log in and are held back by the guard alone')
+}
+
+/** Nobody in the source can write around the fence; and the probe that will prove the fence is admitted now, so that a later refusal means something. */
+export const fenceCoversWriters: CheckHandler = async (engine, subject): Promise<Observation> => {
+  const required = 'no role or path writes around the boundary, and probes as the writers are admitted'
+  const problems: string[] = []
+  const unseen: string[] = []
+  for (const name of sourcesOf(subject)) {
+    const move = subject.moves.find(m => m.source === name)
+    if (move === undefined) continue
+    const [findings, probes] = await Promise.all([
+      engine.region(name).auditWriters(),
+      engine.region(name).probeWrites(move.key, move.epoch, 'read committed'),
+    ])
+    problems.push(
+      ...findings
+        .filter(f => !f.accepted)
+        .map(f => `${name}: ${f.subject}: ${f.why}${f.closes === null ? '' : ` (closes it: ${f.closes})`}`),
+    )
+    if (probes.length === 0) problems.push(`${name}: no writer is declared, so a fence there cannot be proved`)
+    for (const probe of probes) {
+      if (probe.outcome === 'unknown') unseen.push(`${probe.writer} on ${probe.table}: ${probe.message}`)
+      // A key whose drain was already begun (resume) refuses its own writers; only a refusal by something else makes the probe useless.
+      if (probe.outcome === 'refused' && !(probe.sqlstate ?? '').startsWith('HR'))
+        problems.push(`the probe as ${probe.writer} on ${probe.table} is refused before any fence: ${probe.message}`)
+    }
+  }
+  const observer = 'catalogue and writers of the source'
+  if (problems.length > 0) return fail(observer, required, problems.join('; '), { problems })
+  if (unseen.length > 0) return unknown(observer, required, unseen.join('; '))
+  return pass(observer, required, 'no way around; every writer probed')
+}
+
+async function factsOf(engine: Engine, names: readonly string[]): Promise<readonly { name: string; facts: RegionFacts }[]> {
+  return await Promise.all(names.map(async name => ({ name, facts: await engine.region(name).facts() })))
+}
+
+function reason(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

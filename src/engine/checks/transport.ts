@@ -1,0 +1,57 @@
+import { fail, pass, unknown } from '../../domain/evidence.ts'
+import { type CheckHandler, keyOf } from '../context.ts'
+import { formatMs } from './source.ts'
+
+/**
+ * How far the target is behind while the source still serves. Two witnesses, neither trusted alone: the oldest unpublished event of the key
+ * by the source's own clock, and what the target's inbox group has committed of the source's topic. -1 or no commit is no evidence.
+ */
+export const replicationBehind: CheckHandler = async (engine, subject, use) => {
+  const { move } = keyOf(subject)
+  const atMostMs = use.parameters['atMost'] ?? 0
+  const required = `at most ${formatMs(atMostMs)} behind`
+  const observer = `${move.source} outbox and Kafka, ${move.target} inbox group`
+  const [backlog, ends] = await Promise.all([
+    engine.region(move.source).unpublished(move.key),
+    engine.stream(move.source).outboxEnds(engine.policy.inboxGroup(move.target)),
+  ])
+  if (backlog.count > 0 && (backlog.oldestAgeMs ?? Number.POSITIVE_INFINITY) > atMostMs)
+    return fail(
+      observer,
+      required,
+      `${backlog.count} unpublished, oldest ${formatMs(backlog.oldestAgeMs ?? 0)}: is the relay of ${move.source} running?`,
+    )
+  const unseen = ends.filter(e => e.committed === null && e.end !== '0')
+  if (ends.length === 0 || unseen.length > 0)
+    return unknown(
+      observer,
+      required,
+      ends.length === 0
+        ? 'the outbox topic has no partitions'
+        : `the inbox group of ${move.target} has committed nothing on partition ${unseen.map(e => e.partition).join(', ')}`,
+    )
+  const behind = ends.reduce((sum, e) => sum + (BigInt(e.end) - BigInt(e.committed ?? '0')), 0n)
+  const first = subject.memory.get('behind') as { ends: readonly { partition: number; end: string }[]; at: number } | undefined
+  const now = engine.clock.monotonicMs()
+  if (behind === 0n) return pass(observer, required, '0 events behind')
+  // Events keep coming, so "behind" alone says nothing about time: what stood at the end `atMost` ago must have been consumed by now.
+  if (first === undefined) {
+    subject.memory.set('behind', { ends, at: now })
+    return unknown(observer, required, `${behind} events behind, watching whether they are consumed`)
+  }
+  const caught = first.ends.every(was => BigInt(ends.find(e => e.partition === was.partition)?.committed ?? '-1') >= BigInt(was.end))
+  if (caught) return pass(observer, required, `${behind} events behind; what stood ${formatMs(now - first.at)} ago has been consumed`)
+  if (now - first.at <= atMostMs) return unknown(observer, required, `${behind} events behind, watching whether they are consumed`)
+  subject.memory.set('behind', { ends, at: now })
+  return fail(
+    observer,
+    required,
+    `${behind} events behind for more than ${formatMs(now - first.at)}: is the inbox of ${move.target} running?`,
+  )
+}
+
+/** Only planned where a mirror copies events between the Kafkas; its evidence comes with that transport. */
+export const eventsReplicated: CheckHandler = async (_engine, subject) => {
+  const { move } = keyOf(subject)
+  return unknown(`${move.target} Kafka`, 'the key’s events in the Kafka the target reads', 'this mirror is not observed by this version')
+}

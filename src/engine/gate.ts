@@ -1,0 +1,91 @@
+import { checkSpec } from '../domain/checks.ts'
+import type { Evidence } from '../domain/evidence.ts'
+import type { CheckUse, Step } from '../domain/runbook.ts'
+import { observe } from './checks/observe.ts'
+import type { CheckSubject, Engine } from './context.ts'
+
+export type GateResult =
+  | { readonly kind: 'passed'; readonly evidence: readonly Evidence[] }
+  | {
+      readonly kind: 'not-passed'
+      readonly step: Step
+      readonly evidence: readonly Evidence[]
+      readonly why: 'refused' | 'deadline' | 'interrupted'
+    }
+
+/** Pauses between two looks: short at first, because the write stop is being paid for; longer when it takes long anyway. */
+const FIRST_PAUSE_MS = 1
+const LONGEST_PAUSE_MS = 500
+/** The screen is told of a gate that waits only after this long. */
+const QUIET_MS = 300
+
+type Item = { readonly step: Step; readonly use: CheckUse }
+
+/**
+ * Waits until every check of the steps has passed, in their order. The first round looks at all of them side by side (calls to one
+ * database keep their order on its session); after that only the first one that did not pass is asked again, and once it passes,
+ * everything behind it is looked at anew: what is accepted was seen after what it builds on.
+ */
+export async function passGates(
+  engine: Engine,
+  runId: string,
+  steps: readonly Step[],
+  subject: CheckSubject,
+  onStepPassed: (step: Step, evidence: readonly Evidence[]) => void,
+): Promise<GateResult> {
+  const items: readonly Item[] = steps.flatMap(step => step.gate.map(use => ({ step, use })))
+  const started = engine.clock.monotonicMs()
+  const extraMs = new Map<string, number>()
+  const accepted: Evidence[] = []
+  let announced = 0
+  // Steps are announced in their order, as soon as all of their checks (or none, where they have none) are accepted.
+  const announce = () => {
+    for (const step of steps.slice(announced)) {
+      const seen = accepted.filter(e => e.step === step.id)
+      if (seen.length < step.gate.length) return
+      announced += 1
+      onStepPassed(step, seen)
+    }
+  }
+  const look = (asked: readonly Item[]) =>
+    Promise.all(asked.map(({ step, use }) => observe(engine, subject, use, { runId, step: step.id, attemptId: null })))
+  /** All checks of the step in one report: nobody wants to mend one cause after the other. */
+  const refuse = async (step: Step, why: 'refused' | 'deadline' | 'interrupted'): Promise<GateResult> => ({
+    kind: 'not-passed',
+    step,
+    why,
+    evidence: await look(items.filter(i => i.step === step)),
+  })
+  announce()
+  let pauseMs = FIRST_PAUSE_MS
+  let alone = false
+  let told = started
+  while (accepted.length < items.length) {
+    const asked = items.slice(accepted.length, alone ? accepted.length + 1 : undefined)
+    const seen = await look(asked)
+    const at = seen.findIndex(e => e.verdict !== 'pass')
+    accepted.push(...(at === -1 ? seen : seen.slice(0, at)))
+    announce()
+    const blocked = asked[at]
+    const blocking = seen[at]
+    alone = blocked !== undefined
+    if (blocked === undefined || blocking === undefined) continue
+    if (blocking.verdict === 'fail' && !checkSpec(blocking.check).waits) return await refuse(blocked.step, 'refused')
+    if (engine.operator.interrupted()) return await refuse(blocked.step, 'interrupted')
+    const now = engine.clock.monotonicMs()
+    const leftMs = blocked.step.withinMs + (extraMs.get(blocked.step.id) ?? 0) - (now - started)
+    if (leftMs <= 0) {
+      const refused = await refuse(blocked.step, 'deadline')
+      if ((await engine.operator.atDeadline(blocked.step, refused.evidence)) === 'abort') return refused
+      extraMs.set(blocked.step.id, engine.clock.monotonicMs() - started)
+      continue
+    }
+    if (now - told > QUIET_MS) {
+      engine.operator.report({ type: 'gate-waiting', step: blocked.step, key: subject.move?.key ?? null, evidence: [blocking], leftMs })
+      told = now
+    }
+    await engine.clock.sleep(Math.min(pauseMs, leftMs))
+    pauseMs = Math.min(pauseMs * 1.5, LONGEST_PAUSE_MS)
+  }
+  return { kind: 'passed', evidence: accepted }
+}

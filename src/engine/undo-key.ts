@@ -1,0 +1,72 @@
+import type { BoundaryRow } from '../domain/boundary.ts'
+import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
+import type { OwnershipChange } from '../domain/journal.ts'
+import { showKey } from '../domain/key.ts'
+import { type OwnershipRecord, recordAfter, resumeTransition } from '../domain/ownership.ts'
+import { announceOwner } from './actions/activate.ts'
+import { isMoved, type KeyMove, refresh, take } from './key-move.ts'
+
+/** An undo has its own deadline: it is not the step's time that counts any more, it is the write stop. */
+const UNDO_DEADLINE_MS = 30_000
+const RETRY_PAUSE_MS = 250
+
+/**
+ * Takes the key back to its source and proves it: the control plane decides first (a fenced key only under a new epoch), then the source's
+ * boundary is opened, then a write as each writer is admitted. Repeated until the deadline.
+ * @returns false when the key turned out to be the target's already: then there is only forward.
+ * @throws what stood in the way at the deadline; the caller says `needs-human`
+ */
+export async function undoKey(key: KeyMove): Promise<boolean> {
+  const { engine } = key
+  const started = engine.clock.monotonicMs()
+  for (;;) {
+    try {
+      return await tryUndo(key)
+    } catch (error) {
+      if (isHomeregionError(error, 'superseded') || isHomeregionError(error, 'epoch-moved') || isHomeregionError(error, 'run-leased'))
+        throw error
+      if (engine.clock.monotonicMs() - started > UNDO_DEADLINE_MS) throw error
+      await engine.clock.sleep(RETRY_PAUSE_MS)
+    }
+  }
+}
+
+async function tryUndo(key: KeyMove): Promise<boolean> {
+  const { engine, journal, move } = key
+  await key.pending.catch(() => undefined)
+  // A new token first: whatever this run or a former one still has under way is refused from here on, so what is read stays true.
+  await journal.retake()
+  await refresh(key)
+  if (isMoved(move, key.record)) return false
+  const source = engine.region(move.source)
+  const row = await source.claim(move.key, { homeRegion: move.source, epoch: move.epoch }, journal.lease().token)
+  const changes = wayBack(key.record, row, journal.runId)
+  // Dying after this commit: the record says the source may write, its boundary still refuses. `abort` again opens it.
+  if (changes.length > 0) take(key, await journal.commit('undo', { ownership: changes }))
+  await source.open(move.key, key.record.epoch, journal.lease().token)
+  await engine.fault('undo:opened')
+  await proveOpen(key)
+  await announceOwner(key)
+  return true
+}
+
+/** The boundary is believed before the record: a fence whose answer was lost leaves a key that is FENCED there and DRAINING on record. */
+function wayBack(record: OwnershipRecord, row: BoundaryRow, runId: string): readonly OwnershipChange[] {
+  const fenced = record.state === 'DRAINING' && row.state === 'FENCED'
+  const first: readonly OwnershipChange[] = fenced ? [{ transition: 'fence', expected: record }] : []
+  const from = fenced ? recordAfter(record, 'fence', { runId }) : record
+  const back = resumeTransition(from.state)
+  if (back === null) return first
+  return [...first, { transition: back as OwnershipChange['transition'], expected: from }]
+}
+
+async function proveOpen(key: KeyMove): Promise<void> {
+  const source = key.engine.region(key.move.source)
+  const epoch = key.record.epoch
+  const [row, probes] = await Promise.all([source.read(key.move.key), source.probeWrites(key.move.key, epoch, 'read committed')])
+  const refused = probes.filter(p => p.outcome !== 'admitted')
+  if (row?.writable === true && row.epoch === epoch && refused.length === 0) return
+  throw new HomeregionError('needs-human', {
+    fact: `${showKey(key.move.key)} was given back to ${key.move.source}, but a write there is not admitted yet: ${refused.map(p => `${p.writer} on ${p.table}: ${p.message}`).join('; ') || `the boundary says ${row?.state ?? 'nothing'}`}`,
+  })
+}
