@@ -14,6 +14,7 @@ type Verb = { register(program: Command, context: CliContext): void }
 const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   config: async () => await import('./commands/config.ts'),
   states: async () => await import('./commands/states.ts'),
+  sandbox: async () => await import('./commands/sandbox.ts'),
   help: async () => await import('./commands/help.ts'),
 }
 
