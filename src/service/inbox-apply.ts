@@ -3,7 +3,6 @@ import type { InboxContract } from '../domain/config.ts'
 import type { ServiceEvent } from './envelope.ts'
 import { carryRecords, type IdempotencyTable } from './idempotency.ts'
 import type { HoldReason } from './inbox-held.ts'
-import { refusalOf } from './refusal.ts'
 import { quoted, quotedTable } from './sql-names.ts'
 
 export type InboxTable = InboxContract & {
@@ -25,9 +24,9 @@ export type InboxStore = {
   /**
    * Applies what can be applied of `events`, in order, in one transaction: business rows, inbox rows and carried idempotency
    * records. One outcome per event. An event it does not understand is recorded only when `mayRecord` allows it.
-   * Null when the boundary refused one of them: nothing was applied, and each has to be tried alone.
+   * @throws SqlFailure when the database refused one of them (nothing was applied, each has to be tried alone), `region-unreachable`, `outcome-unknown`
    */
-  apply(events: readonly ServiceEvent[], mayRecord: MayRecord): Promise<readonly Outcome[] | null>
+  apply(events: readonly ServiceEvent[], mayRecord: MayRecord): Promise<readonly Outcome[]>
 }
 
 /** Whether an event without effects may be recorded, given what became of the events before it. */
@@ -59,14 +58,7 @@ export function createInboxStore(pool: ServicePool, inbox: InboxTable, idempoten
     (await applier.version(tx, event)) < event.aggregateVersion ? 'gap' : 'diverged'
 
   return {
-    apply: async (events, mayRecord) => {
-      try {
-        return await pool.transaction(async tx => await applyIn(tx, events, mayRecord))
-      } catch (error) {
-        if (refusalOf(error) !== null) return null
-        throw error
-      }
-    },
+    apply: async (events, mayRecord) => await pool.transaction(async tx => await applyIn(tx, events, mayRecord)),
   }
 }
 

@@ -14,8 +14,9 @@ export type ReceivedEvent = {
 /**
  * `gap`: an earlier version of the aggregate has not arrived. `refused`: the boundary does not admit it here, now.
  * `diverged`: this region holds that version already, from another event. `waiting`: an event before it is held.
+ * `failed`: the database refused it for another reason.
  */
-export type HoldReason = 'gap' | 'refused' | 'diverged' | 'waiting'
+export type HoldReason = 'gap' | 'refused' | 'diverged' | 'waiting' | 'failed'
 
 export type HeldEvent = ReceivedEvent & { readonly reason: HoldReason; readonly heldAtMs: number }
 
@@ -84,7 +85,7 @@ export function createHeldEvents(): HeldEvents {
         .filter(e => e.feed === feed && e.partition === partition)
         .reduce<bigint | null>((low, e) => (low === null || e.offset < low ? e.offset : low), null),
     counts: () => {
-      const counts = { gap: 0, refused: 0, diverged: 0, waiting: 0 }
+      const counts = { gap: 0, refused: 0, diverged: 0, waiting: 0, failed: 0 }
       for (const e of all()) counts[e.reason] += 1
       return counts
     },

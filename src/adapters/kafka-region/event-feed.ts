@@ -22,7 +22,17 @@ export type FeedHandler = {
 }
 
 export interface EventFeed {
+  /** Commits `offset` of a partition soon, where it is not the one committed last. */
+  commit(partition: number, offset: bigint): void
   close(): Promise<void>
+}
+
+export type FeedOptions = {
+  readonly topic: string
+  readonly groupId: string
+  readonly partitionsAtOnce: number
+  /** Settings for the topic, should it have to be created. */
+  readonly settings?: Readonly<Record<string, string>>
 }
 
 // The broker answers a fetch as soon as there is one byte; this only bounds how long it holds an idle one, and so a stop.
@@ -34,14 +44,11 @@ const SESSION_MS = 6000
 const REOPEN_MS = 300
 
 /** Reads `topic` from the group's committed offsets, or from its beginning, for ever, until it is closed. */
-export function startEventFeed(
-  connection: KafkaConnection,
-  options: { readonly topic: string; readonly groupId: string; readonly partitionsAtOnce: number },
-  handler: FeedHandler,
-): EventFeed {
+export function startEventFeed(connection: KafkaConnection, options: FeedOptions, handler: FeedHandler): EventFeed {
   const { topic, groupId } = options
   const closing = new AbortController()
   const due = new Map<number, bigint>()
+  const done = new Map<number, bigint>()
   let consumer: Consumer | null = null
   let timer: NodeJS.Timeout | null = null
 
@@ -51,11 +58,14 @@ export function startEventFeed(
     if (offsets.length > 0) await consumer?.commitOffsets(offsets)
   }
 
-  const commitSoon = () => {
+  const commitSoon = (partition: number, offset: bigint) => {
+    if (done.get(partition) === offset) return
+    done.set(partition, offset)
+    due.set(partition, offset)
     timer ??= setTimeout(() => {
       timer = null
       // Lost in a rebalance or with the broker: those events are read again, and recognised.
-      commit().catch(() => undefined)
+      commit().catch(() => done.clear())
     }, COMMIT_EVERY_MS)
   }
 
@@ -71,14 +81,12 @@ export function startEventFeed(
     if (first === undefined || !payload.isRunning() || payload.isStale()) return
     const progress = await handler.batch([first, ...rest], () => payload.heartbeat())
     if (progress.next > first.offset) payload.resolveOffset((progress.next - 1n).toString())
-    if (progress.committed === null) return
-    due.set(batch.partition, progress.committed)
-    commitSoon()
+    if (progress.committed !== null) commitSoon(batch.partition, progress.committed)
   }
 
   /** Resolves when kafkajs has given the consumer up for good; it recovers by itself from anything it calls retriable. */
   const runOnce = async (): Promise<void> => {
-    await ensureTopics(connection, [{ topic }])
+    await ensureTopics(connection, [{ topic, settings: options.settings ?? {} }])
     const reader = (await openKafka(connection)).consumer({
       groupId,
       sessionTimeout: SESSION_MS,
@@ -98,6 +106,7 @@ export function startEventFeed(
       })
       reader.on(reader.events.GROUP_JOIN, () => {
         due.clear()
+        done.clear()
         handler.assigned()
       })
       await reader.connect()
@@ -126,6 +135,7 @@ export function startEventFeed(
 
   const running = loop()
   return {
+    commit: commitSoon,
     close: async () => {
       closing.abort()
       if (timer !== null) clearTimeout(timer)
