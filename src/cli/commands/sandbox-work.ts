@@ -1,0 +1,37 @@
+import { createSandbox } from '../../../sandbox/sandbox.ts'
+import type { CliContext } from '../context.ts'
+
+type DirOption = { readonly dir?: string }
+
+export async function sandboxUp(context: CliContext, options: DirOption): Promise<void> {
+  const began = performance.now()
+  const sandbox = createSandbox({ ...options, progress: line => context.err.line(line) })
+  await sandbox.up()
+  const seconds = ((performance.now() - began) / 1000).toFixed(1)
+  context.err.line(`up in ${seconds} s; folder ${sandbox.layout.dir}`)
+  context.out.line('Type next:')
+  context.out.line(`  export HOMEREGION_CONFIG=${sandbox.layout.config}`)
+  context.out.line('  homeregion transfer tenant-42 --to region-b')
+}
+
+export async function sandboxDown(context: CliContext, options: DirOption & { readonly keep?: boolean }): Promise<void> {
+  const sandbox = createSandbox(options)
+  await sandbox.down({ keep: options.keep ?? false })
+  context.err.line(
+    options.keep === true ? `stopped; data and logs stay in ${sandbox.layout.dir}` : `stopped; ${sandbox.layout.dir} is removed`,
+  )
+}
+
+export function sandboxStatus(context: CliContext, options: DirOption): void {
+  const parts = createSandbox(options).status()
+  const running = parts.filter(part => part.running).length
+  if (context.format('json') === 'json') {
+    context.out.line(JSON.stringify({ parts }))
+    return
+  }
+  for (const part of parts) {
+    const state = part.running ? `running, process ${part.pid}` : 'not running'
+    context.out.line(`${part.name.padEnd(18)} ${state.padEnd(24)} ${part.log}`)
+  }
+  if (running < parts.length) context.err.line(`${running} of ${parts.length} parts run; next: homeregion sandbox up`)
+}
