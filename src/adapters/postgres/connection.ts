@@ -44,7 +44,6 @@ export function createConnection(options: ConnectionOptions): Connection {
     const password = options.login.password === null ? undefined : await options.secrets.read(options.login.password)
     const client = new pg.Client({
       connectionString: options.login.url,
-      ...(password === undefined ? {} : { password }),
       application_name: options.applicationName,
       connectionTimeoutMillis: options.callTimeoutMs,
       keepAlive: true,
@@ -54,6 +53,8 @@ export function createConnection(options: ConnectionOptions): Connection {
       statement_timeout: options.callTimeoutMs * 2,
       idle_in_transaction_session_timeout: options.callTimeoutMs * 2,
     })
+    // Set afterwards: what a connection string does not say wins over the option beside it, and an empty password is what it says.
+    if (password !== undefined) client.password = password
     client.on('error', () => forget())
     client.on('end', () => forget())
     const forget = () => {
