@@ -1,0 +1,64 @@
+import type { Config } from '../../domain/config.ts'
+import type { ControlPlane } from '../../domain/ports.ts'
+import { createConnection, type Secrets } from '../postgres/connection.ts'
+import { findAuditBreak, readAudit } from './audit-chain.ts'
+import { newerSchema, olderSchema } from './install.ts'
+import { commitChange } from './journal-commit.ts'
+import { countOwnership, findOwnership, listOwnership, readHistory } from './ownership-queries.ts'
+import { REFUSAL, sqlstate, translate } from './refusals.ts'
+import { registerKeys } from './registration.ts'
+import { renewLease, takeLease } from './run-lease.ts'
+import { openRun } from './run-opening.ts'
+import { findRun, listRuns, readAttempts, readEvidence } from './run-queries.ts'
+import { CONTROL_PLANE_VERSION } from './schema.ts'
+import { readControlPlaneFacts } from './schema-check.ts'
+
+/** The authority on ownership, behind the port: one pipelined session with the operator login, opened at the first call. */
+export function createControlPlane(config: Config, secrets: Secrets): ControlPlane {
+  const { callTimeoutMs, runLeaseMs } = config.policy
+  const connection = createConnection({
+    login: config.controlPlane.operator,
+    secrets,
+    name: 'control plane',
+    applicationName: 'homeregion',
+    callTimeoutMs,
+    unreachable: 'control-plane-unreachable',
+  })
+
+  const coded = async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      throw sqlstate(error) === REFUSAL.version ? await otherVersion() : translate(error)
+    }
+  }
+
+  const otherVersion = async () => {
+    const found = await connection.query('read', 'select coalesce(max(version), 0) as version from homeregion_control.schema_version')
+    const version = Number(found.rows[0]?.version)
+    return version > CONTROL_PLANE_VERSION ? newerSchema(version) : olderSchema(version)
+  }
+
+  return {
+    ownership: async keys => await coded(async () => await findOwnership(connection, keys)),
+    listOwnership: async filter => await coded(async () => await listOwnership(connection, filter)),
+    countOwnership: async () => await coded(async () => await countOwnership(connection)),
+    history: async key => await coded(async () => await readHistory(connection, key)),
+    register: async keys => await coded(async () => await registerKeys(connection, keys, callTimeoutMs)),
+    openRun: async (plan, holder, reason) => await coded(async () => await openRun(connection, plan, holder, reason, runLeaseMs)),
+    takeRun: async (runId, holder, force) => await coded(async () => await takeLease(connection, runId, holder, force, runLeaseMs)),
+    renew: async lease => await coded(async () => await renewLease(connection, lease, runLeaseMs)),
+    release: async lease => await coded(async () => await renewLease(connection, lease, 0)),
+    commit: async (lease, change) => await coded(async () => await commitChange(connection, lease, change, runLeaseMs)),
+    run: async runId => await coded(async () => await findRun(connection, runId)),
+    runs: async filter => await coded(async () => await listRuns(connection, filter)),
+    attempts: async runId => await coded(async () => await readAttempts(connection, runId)),
+    evidence: async runId => await coded(async () => await readEvidence(connection, runId)),
+    audit: async limit => await coded(async () => await readAudit(connection, limit)),
+    auditBreak: async () => await coded(async () => await findAuditBreak(connection)),
+    facts: async () => await coded(async () => await readControlPlaneFacts(connection, config)),
+    close: async () => {
+      await connection.close()
+    },
+  }
+}

@@ -1,0 +1,113 @@
+import { HomeregionError } from '../../domain/errors.ts'
+import type { Holder, RunLease } from '../../domain/journal.ts'
+import type { Connection, Statement } from '../postgres/connection.ts'
+import { appendAudit } from './audit-chain.ts'
+import { isoTime } from './ownership-records.ts'
+import { REFUSAL, sqlstate } from './refusals.ts'
+import { requireVersion } from './schema-version.ts'
+
+/**
+ * Locks the run and extends its lease, or raises: whatever follows in the transaction happens under a current token or not at all.
+ * An expired lease is still good while nobody has taken the run: the token decides, the time only says when others may.
+ */
+export function holdLease(lease: RunLease, leaseMs: number): Statement {
+  return {
+    sql: `with held as (
+  update homeregion_control.run set lease_until = clock_timestamp() + $3::double precision * interval '1 millisecond'
+  where id = $1 and token = $2 and open returning id
+)
+select homeregion_control.require((select count(*) from held) = 1, '${REFUSAL.lease}', 'the run is not held under this token')`,
+    parameters: [lease.runId, lease.token, leaseMs],
+  }
+}
+
+/** `leaseMs` 0 ends the lease at once, so that the next operator need not wait for it; the run stays open. */
+export async function renewLease(connection: Connection, lease: RunLease, leaseMs: number): Promise<void> {
+  await underLease(connection, lease, async () => {
+    const held = holdLease(lease, leaseMs)
+    await connection.query('write', held.sql, held.parameters)
+  })
+}
+
+/** A new token for an open run. The row lock orders takers; the sequence is drawn again by the one who waited. */
+export async function takeLease(connection: Connection, runId: string, holder: Holder, force: boolean, leaseMs: number): Promise<RunLease> {
+  const take: Statement = {
+    sql: `with taken as (
+  update homeregion_control.run set token = nextval('homeregion_control.run_token'), holder_host = $2, holder_pid = $3, holder_user = $4,
+    lease_until = clock_timestamp() + $6::double precision * interval '1 millisecond'
+  where id = $1 and open
+    and ($5::boolean or lease_until is null or lease_until <= clock_timestamp()
+      or (holder_host = $2 and holder_pid = $3 and holder_user = $4))
+  returning token
+)
+select homeregion_control.require((select count(*) from taken) = 1, '${REFUSAL.lease}', 'the run cannot be taken') as taken,
+  (select token from taken) as token`,
+    parameters: [runId, holder.host, holder.pid, holder.user, force, leaseMs],
+  }
+  const audit = appendAudit({
+    event: force ? 'run-taken-by-force' : 'run-taken',
+    runId,
+    key: null,
+    detail: { host: holder.host, pid: holder.pid, user: holder.user },
+  })
+  try {
+    const answers = await connection.transaction('write', [requireVersion(), take, ...audit])
+    return { runId, token: Number(answers[1]?.rows[0]?.token) }
+  } catch (error) {
+    if (sqlstate(error) !== REFUSAL.lease) throw error
+    throw await refusedLease(connection, runId, null, error)
+  }
+}
+
+/** Runs a change under a lease and says why when the lease is what refused it. */
+export async function underLease<T>(connection: Connection, lease: RunLease, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (sqlstate(error) !== REFUSAL.lease) throw error
+    throw await refusedLease(connection, lease.runId, lease.token, error)
+  }
+}
+
+/** The refusal changed nothing, so this second look cannot be wrong about the past: it only finds the words. */
+async function refusedLease(connection: Connection, runId: string, token: number | null, cause: unknown): Promise<HomeregionError> {
+  const found = await connection.query(
+    'read',
+    `select state, open, token, holder_host, holder_pid, holder_user, ended_at,
+      (extract(epoch from (lease_until - clock_timestamp())) * 1000)::bigint as left_ms
+    from homeregion_control.run where id = $1`,
+    [runId],
+  )
+  const run = found.rows[0]
+  const nothing = 'This call changed nothing.'
+  if (run === undefined)
+    return new HomeregionError(
+      'unknown-run',
+      { fact: `the control plane has no run ${runId}`, state: nothing, next: 'homeregion run list' },
+      { cause },
+    )
+  const holder = `${String(run.holder_user)}@${String(run.holder_host)} pid ${String(run.holder_pid)}`
+  const fields = { runId, state: run.state, token: Number(run.token), holder }
+  const next = `homeregion run show ${runId}`
+  if (run.open !== true)
+    return new HomeregionError(
+      'run-closed',
+      { fact: `run ${runId} is closed: ${String(run.state)} since ${isoTime(run.ended_at)}`, state: nothing, next },
+      { cause, fields },
+    )
+  if (token !== null && Number(run.token) !== token)
+    return new HomeregionError(
+      'superseded',
+      { fact: `run ${runId} was taken over by ${holder}: token ${Number(run.token)} is current, ours was ${token}`, state: nothing, next },
+      { cause, fields },
+    )
+  return new HomeregionError(
+    'run-leased',
+    {
+      fact: `run ${runId} is held by ${holder}; its lease ends in ${Math.max(0, Number(run.left_ms))} ms unless it is renewed`,
+      state: nothing,
+      next,
+    },
+    { cause, retriable: true, fields: { ...fields, leaseLeftMs: Number(run.left_ms) } },
+  )
+}

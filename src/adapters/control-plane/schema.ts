@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import { packageFile } from '../files/package-root.ts'
+import { interlockCheck, transitionCheck } from './transition-check.ts'
+
+/** One statement and why it is there, as `init --dry-run` shows it. */
+export type RenderedStatement = { readonly sql: string; readonly why: string }
+
+export const CONTROL_SCHEMA = 'homeregion_control'
+
+/** Numbered from 1, in order, never edited once released: a change is a new file. */
+const MIGRATIONS = ['001-control-plane.sql']
+
+export const CONTROL_PLANE_VERSION = MIGRATIONS.length
+
+/** Statements that lead from `installed` (0: nothing there) to the current version. */
+export function migrations(installed: number): readonly RenderedStatement[] {
+  return MIGRATIONS.slice(installed).flatMap((file, index) => {
+    const version = installed + index + 1
+    return [
+      ...statements(readFileSync(packageFile('src', 'adapters', 'control-plane', 'sql', file), 'utf8')),
+      {
+        sql: `insert into homeregion_control.schema_version (version) values (${version})`,
+        why: `The schema is at version ${version} now.`,
+      },
+    ]
+  })
+}
+
+/** Statements are separated by an empty line and begin with `-- @ why`, which may take several lines. */
+function statements(text: string): RenderedStatement[] {
+  const rendered = text.replaceAll('{{transition_check}}', transitionCheck()).replaceAll('{{interlock_check}}', interlockCheck())
+  return rendered
+    .split(/\n\s*\n/)
+    .filter(block => block.startsWith('-- @ '))
+    .map(block => {
+      const lines = block.split('\n')
+      const why = lines.filter(line => line.startsWith('-- @ ')).map(line => line.slice('-- @ '.length))
+      const sql = lines.filter(line => !line.startsWith('-- @ '))
+      return { why: why.join(' '), sql: sql.join('\n').trim().replace(/;$/, '') }
+    })
+}
