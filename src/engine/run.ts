@@ -47,7 +47,7 @@ export async function startRun(engine: Engine, plan: Plan, options: RunOptions):
   }
 }
 
-/** Takes over an open run, reads the world, settles what was left unfinished, and goes on. Confirmations given before are not asked again. */
+/** Takes over an open run, reads the world, settles what was left unfinished, and goes on. A confirmation is asked again only where no key has begun to move. */
 export async function resumeRun(
   engine: Engine,
   runId: string,
@@ -62,14 +62,15 @@ export async function resumeRun(
     const subject = subjectOf(engine, open)
     const settled = []
     for (const move of open) settled.push(await settleKey(engine, journal, partsOf(runbook.steps).perKey, subject, move))
-    // Where no key has begun to move, the checks before the drain are made again; the confirmation was given when the run was opened.
-    if (settled.length > 0 && settled.every(s => s.key.record.state === 'ACTIVE' && !isMoved(s.key.move, s.key.record)))
+    // Where no key has begun to move, nothing says that the confirmation was ever given: checks and question come again.
+    if (run.moves.every(m => m.outcome === null) && settled.every(s => s.key.reached === 'nothing'))
       await beforeMoving(
         engine,
         journal,
-        partsOf(runbook.steps).before.filter(s => s.confirm === null),
+        partsOf(runbook.steps).before,
         subject,
-        null,
+        planOf(engine, run, runbook),
+        settled[0]?.doneSteps ?? new Set(),
       )
     return await moveAll(engine, journal, runbook, subject, settled, options)
   } finally {
@@ -135,7 +136,8 @@ async function beforeMoving(
   journal: RunJournal,
   steps: readonly Step[],
   subject: CheckSubject,
-  plan: Plan | null,
+  plan: Plan,
+  doneSteps: ReadonlySet<string>,
 ): Promise<void> {
   const refuse = async (error: HomeregionError): Promise<never> => {
     await journal.commit('refuse', { runState: 'REFUSED', keyOutcomes: subject.moves.map(m => ({ key: m.key, outcome: 'not-moved' })) })
@@ -162,7 +164,7 @@ async function beforeMoving(
         ),
       )
     }
-    if (step.confirm !== null && plan !== null && !(await engine.operator.confirm(step, plan)))
+    if (step.confirm !== null && !(await engine.operator.confirm(step, plan)))
       await refuse(
         new HomeregionError('declined', { fact: `${step.id} was not confirmed`, state: 'Nothing was moved; the source writes as before.' }),
       )
@@ -282,6 +284,12 @@ function report(engine: Engine, move: PlannedMove, end: KeyEnd): void {
 
 function subjectOf(engine: Engine, moves: readonly PlannedMove[]): CheckSubject {
   return { moves, move: null, barrierEventId: null, startedMonotonicMs: engine.clock.monotonicMs(), memory: new Map() }
+}
+
+/** The plan that a run pinned. */
+function planOf(engine: Engine, run: Run, runbook: Runbook): Plan {
+  const pinned = { runbook, text: run.runbookText, sha256: run.runbookSha256, origin: `run ${run.id}` }
+  return { id: run.planId, pinned, moves: run.moves, alreadyThere: [], dropped: engine.policy.dropped }
 }
 
 /** Checks that the plan dropped in the open, with the reason. */
