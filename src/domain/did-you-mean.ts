@@ -4,8 +4,8 @@ export function nearest(written: string, candidates: readonly string[]): string 
     .map(name => ({ name, distance: distance(written.toLowerCase(), name.toLowerCase()) }))
     .sort((a, b) => a.distance - b.distance)
   const [best] = ranked
-  // One slip for each three letters: enough for a typing error, too little for another word.
-  return best !== undefined && best.distance <= Math.max(1, Math.floor(best.name.length / 3)) ? best.name : null
+  // A slip for each three letters begun: enough for a typing error, too little for another word.
+  return best !== undefined && best.distance <= Math.ceil(best.name.length / 3) ? best.name : null
 }
 
 /** `did you mean "x"?`, or the list to choose from. */

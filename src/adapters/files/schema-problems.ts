@@ -13,7 +13,13 @@ type Issue = z.$ZodIssue
 
 /** Zod's issues in the operator's words: which value, what was expected, and the word that was probably meant. */
 export function schemaProblems(schema: z.$ZodType, value: unknown, issues: readonly Issue[]): SchemaProblem[] {
-  return issues.flatMap(issue => explain(schema, value, issue, []))
+  return telling(issues).flatMap(issue => explain(schema, value, issue, []))
+}
+
+/** A mapping with a misspelt key also breaks the rules about its keys; the spelling says it all. */
+function telling(issues: readonly Issue[]): readonly Issue[] {
+  const misspelt = new Set(issues.flatMap(issue => (issue.code === 'unrecognized_keys' ? [issue.path.join('.')] : [])))
+  return issues.filter(issue => issue.code !== 'custom' || !misspelt.has(issue.path.join('.')))
 }
 
 function explain(schema: z.$ZodType, root: unknown, issue: Issue, base: readonly PropertyKey[]): SchemaProblem[] {
@@ -36,14 +42,14 @@ function explain(schema: z.$ZodType, root: unknown, issue: Issue, base: readonly
     case 'invalid_value': {
       const options = issue.values.map(String)
       if (value === undefined) return say('is missing', `one of ${options.join(', ')}`)
-      if (typeof value !== 'string') return say(`expected one of ${options.join(', ')}, found ${kindOf(value)}`)
+      if (typeof value !== 'string') return say(`expected a name, found ${kindOf(value)}`, `one of ${options.join(', ')}`)
       return say(`${quote(value)} is not known here`, suggestion(value, options))
     }
     case 'invalid_type':
       if (value !== undefined && path.at(-1) === 'password') return say('a password is a reference', PASSWORD_HINT)
       return value === undefined ? say('is missing') : say(`expected ${EXPECTED[issue.expected] ?? issue.expected}, found ${kindOf(value)}`)
     case 'invalid_union':
-      return closest(value, issue.errors).flatMap(inner => explain(schema, root, inner, path))
+      return telling(closest(value, issue.errors)).flatMap(inner => explain(schema, root, inner, path))
     case 'invalid_key':
       return say(`${quote(String(path.at(-1)))} ${issue.issues[0]?.message ?? 'is not allowed'}`, null, 'key')
     case 'too_small':

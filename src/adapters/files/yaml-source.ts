@@ -37,7 +37,7 @@ export function parseYaml(file: string, text: string): YamlSource {
   const parsed = parse(text, counter)
   if (parsed === null || parsed.errors.some(error => error.message.includes('call stack')))
     return unusable(file, at(0, 'is nested too deeply', null))
-  const problems = [...syntaxProblems(parsed, at), ...forbidden(parsed, at)]
+  const problems = [...hiddenCharacters(text, at), ...syntaxProblems(parsed, at), ...forbidden(parsed, at)]
   if (problems.length === 0 && parsed.contents === null) problems.push(at(0, 'the file is empty', null))
   return {
     file,
@@ -67,6 +67,14 @@ function parse(text: string, lineCounter: LineCounter): Document.Parsed | null {
 
 function unusable(file: string, problem: SourceProblem): YamlSource {
   return { file, value: undefined, problems: [problem], problem: () => problem, line: () => null }
+}
+
+/** Control characters are no text, and bidirectional ones make a reviewer read something else than what is done. */
+function hiddenCharacters(text: string, at: At): SourceProblem[] {
+  return [...text.matchAll(/[^\P{Cc}\t\n\r]|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu)].map(found => {
+    const code = (found[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')
+    return at(found.index, `the character U+${code} is not allowed`, 'remove it')
+  })
 }
 
 /** `forbidden` reports these in the words of this tool; yaml's own messages would quote the value. */
