@@ -26,7 +26,7 @@ export function refusalOf(error: unknown): Refusal | null {
     kind,
     sqlstate: error.sqlstate,
     message: error.message,
-    homeRegion: text('home_region'),
+    homeRegion: text('homeRegion'),
     epoch: typeof epoch === 'number' ? epoch : null,
     state: text('state'),
   }

@@ -22,7 +22,7 @@ export function followAnnouncements(
       assigned: () => undefined,
       batch: messages => {
         for (const message of messages) {
-          const announcement = parsed(message.value)
+          const announcement = parseAnnouncement(message.value)
           if (announcement !== null) heard(announcement)
         }
         return Promise.resolve({ next: (messages.at(-1) ?? messages[0]).offset + 1n, committed: null })
@@ -31,7 +31,8 @@ export function followAnnouncements(
   )
 }
 
-function parsed(value: string): Announcement | null {
+/** Null for anything that is no announcement. The boundary's NOTIFY has the same form. */
+export function parseAnnouncement(value: string): Announcement | null {
   try {
     const json = JSON.parse(value) as Partial<Announcement> | null
     if (typeof json?.key !== 'string' || typeof json.homeRegion !== 'string' || typeof json.epoch !== 'number') return null

@@ -6,13 +6,20 @@ export interface NotificationListener {
   close(): Promise<void>
 }
 
+export type NotificationHandler = {
+  notified(channel: string, payload: string): void
+  /** After every (re)connection: notifications sent while nobody listened are gone. */
+  listening(): void
+}
+
 const RECONNECT_MS = 250
 
-/**
- * LISTENs on `channel` over a session of its own, for ever. `woken` is also called after every (re)connection, because
- * notifications sent while nobody listened are gone.
- */
-export function listenFor(options: Omit<ServicePoolOptions, 'size'>, channel: string, woken: () => void): NotificationListener {
+/** LISTENs on `channels` over a session of its own, until it is closed. */
+export function listenFor(
+  options: Omit<ServicePoolOptions, 'size'>,
+  channels: readonly string[],
+  handler: NotificationHandler,
+): NotificationListener {
   const closing = new AbortController()
 
   const runOnce = async (): Promise<void> => {
@@ -22,11 +29,11 @@ export function listenFor(options: Omit<ServicePoolOptions, 'size'>, channel: st
       client.on('end', () => resolve())
       closing.signal.addEventListener('abort', () => resolve())
     })
-    client.on('notification', woken)
+    client.on('notification', message => handler.notified(message.channel, message.payload ?? ''))
     try {
       await client.connect()
-      await client.query(`listen ${pg.escapeIdentifier(channel)}`)
-      woken()
+      for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`)
+      handler.listening()
       await ended
     } finally {
       await Promise.race([client.end().catch(() => undefined), wait(500)])
