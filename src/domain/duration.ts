@@ -16,3 +16,11 @@ export function showDuration(ms: number): string {
   const unit = (['h', 'm', 's'] as const).find(name => ms % UNIT_MS[name] === 0) ?? 'ms'
   return `${ms / UNIT_MS[unit]}${unit}`
 }
+
+/** A duration as an operator reads it: `340 ms`, `1.2 s`, `3 min 4 s`, `2 h 5 min`. */
+export function formatMs(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`
+  return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`
+}
