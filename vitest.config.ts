@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
-// One machine, real databases and brokers: files of a project that share a rig run one after another.
+// One machine, real databases and brokers: files of a project that share a rig run one after another, and so do the projects.
 export default defineConfig({
   test: {
     projects: [
@@ -12,6 +12,8 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 120_000,
           fileParallelism: false,
+          globalSetup: ['test/rig/global-setup.ts'],
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -21,6 +23,8 @@ export default defineConfig({
           testTimeout: 180_000,
           hookTimeout: 240_000,
           fileParallelism: false,
+          globalSetup: ['test/rig/global-setup.ts'],
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -30,8 +30,8 @@ export interface Sandbox {
   readonly processes: ProcessTable
   /** Starts what does not run. Repeatable, also after a kill of anything at any moment. */
   up(): Promise<RunningSandbox>
-  /** Stops everything; `keep` leaves data and logs for the next `up`. */
-  down(options?: { readonly keep?: boolean }): Promise<void>
+  /** Stops everything; `keep` leaves data and logs for the next `up`. False: there was no sandbox in the folder. */
+  down(options?: { readonly keep?: boolean }): Promise<boolean>
   status(): readonly ComponentState[]
   restartService(region: SandboxRegion, servers: Servers): Promise<Service>
 }
@@ -60,11 +60,12 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
       })
     },
     async down({ keep = false } = {}) {
-      if (!existsSync(join(paths.dir, MARK))) return
+      if (!existsSync(join(paths.dir, MARK))) return false
       await withUpLock(paths.lock, async () => {
         await stopAll(table)
         if (!keep) rmSync(paths.dir, { recursive: true, force: true })
       })
+      return true
     },
     status: () => components(paths).map(({ name, log }) => ({ name, log, ...state(table, name) })),
     restartService: async (region, servers) => await restartService({ ...context, servers }, region),

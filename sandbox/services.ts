@@ -11,6 +11,7 @@ import { sandboxError } from './sandbox-error.ts'
 import type { SandboxSecrets } from './sandbox-secrets.ts'
 import type { ServiceConfig, ServiceReady, ServiceStream } from './service-config.ts'
 import { endStrays } from './strays.ts'
+import { tsxLoader } from './tsx-loader.ts'
 import { waitUntil } from './wait-until.ts'
 
 export type Service = { readonly region: SandboxRegion; readonly url: string; readonly process: ProcessRecord; readonly logFile: string }
@@ -113,7 +114,7 @@ function readyLine(text: string): ServiceReady | null {
 /** The bundle starts the bundle, the sources start the sources: never one of another age than ourselves. */
 function program(): readonly string[] {
   if (!fileURLToPath(import.meta.url).endsWith('.ts')) return [packageFile('dist', 'service-process.js')]
-  return ['--import', import.meta.resolve('tsx'), packageFile('sandbox', 'service-process.ts')]
+  return ['--import', tsxLoader(), packageFile('sandbox', 'service-process.ts')]
 }
 
 /** Passwords by environment, as the service's file refers to them. */

@@ -16,10 +16,10 @@ export async function sandboxUp(context: CliContext, options: DirOption): Promis
 
 export async function sandboxDown(context: CliContext, options: DirOption & { readonly keep?: boolean }): Promise<void> {
   const sandbox = createSandbox(options)
-  await sandbox.down({ keep: options.keep ?? false })
-  context.err.line(
-    options.keep === true ? `stopped; data and logs stay in ${sandbox.layout.dir}` : `stopped; ${sandbox.layout.dir} is removed`,
-  )
+  const keep = options.keep ?? false
+  const { dir } = sandbox.layout
+  const was = await sandbox.down({ keep })
+  context.err.line(!was ? `there is no sandbox in ${dir}` : keep ? `stopped; data and logs stay in ${dir}` : `stopped; ${dir} is removed`)
 }
 
 export function sandboxStatus(context: CliContext, options: DirOption): void {

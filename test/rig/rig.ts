@@ -1,0 +1,107 @@
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import type { SandboxPolicy } from '../../sandbox/config-text.ts'
+import { databaseUrl, type RegionLogin } from '../../sandbox/databases.ts'
+import { APP_DATABASE, CONTROL_PLANE_DATABASE, type SandboxRegion } from '../../sandbox/layout.ts'
+import { createSandbox, type RunningSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
+import { type CliOptions, type CliResult, type CliRun, runCli, startCli } from './cli.ts'
+import { guardAgainstCrash } from './crash-guard.ts'
+
+export type RigOptions = {
+  /** Default: a new folder below the temporary folder. */
+  readonly dir?: string
+  readonly policy?: SandboxPolicy
+  /** false: databases and brokers, but no service process. */
+  readonly services?: boolean
+}
+
+export type RigRole = RegionLogin | 'postgres'
+
+/** The sandbox, with what tests need around it. */
+export interface Rig {
+  readonly dir: string
+  readonly sandbox: Sandbox
+  readonly running: RunningSandbox
+  /** Path of homeregion.yaml. */
+  readonly config: string
+  /** Runs the real command line to its end. Nothing is a terminal. */
+  cli(args: readonly string[], options?: CliOptions): Promise<CliResult>
+  /** Starts it and returns at once, for tests that stop or kill it. */
+  startCli(args: readonly string[], options?: CliOptions): CliRun
+  /** A connected client of the service's database in a region, or of the control plane. Ended by `stop` if the test does not. */
+  pg(where: SandboxRegion | 'control-plane', role?: RigRole): Promise<pg.Client>
+  /** Base address of a region's service. */
+  serviceUrl(region: SandboxRegion): string
+  /** Ends the clients of this rig, and the sandbox if this rig started it. */
+  stop(): Promise<void>
+}
+
+// Short enough that tests of a lost lease take seconds, long enough that a busy machine keeps its own.
+const TEST_POLICY: SandboxPolicy = { runLease: '3s', callTimeout: '4s', evidenceMaxAge: '5s' }
+
+/** A rig of its own. It is taken down when this process dies, however it dies. */
+export async function startRig(options: RigOptions = {}): Promise<Rig> {
+  const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'homeregion-rig-'))
+  const guard = guardAgainstCrash(dir)
+  try {
+    const rig = await attachRig({ ...options, dir })
+    return {
+      ...rig,
+      stop: async () => {
+        await rig.stop()
+        await rig.sandbox.down()
+        guard.release()
+      },
+    }
+  } catch (error) {
+    await createSandbox({ dir }).down()
+    guard.release()
+    throw error
+  }
+}
+
+/** Uses the rig in `dir`, starting whatever does not run there; `stop` leaves it running. */
+export async function attachRig(options: RigOptions & { readonly dir: string }): Promise<Rig> {
+  const { services = true, policy = TEST_POLICY } = options
+  const sandbox = createSandbox({ dir: options.dir, policy, services })
+  const running = await sandbox.up()
+  const config = sandbox.layout.config
+  const clients = new Set<pg.Client>()
+  const environment = { HOMEREGION_CONFIG: config }
+  return {
+    dir: options.dir,
+    sandbox,
+    running,
+    config,
+    cli: async (args, cliOptions = {}) => await runCli(args, environment, cliOptions),
+    startCli: (args, cliOptions = {}) => startCli(args, environment, cliOptions),
+    pg: async (where, role = 'postgres') => {
+      const client = new pg.Client({ connectionString: connectionUrl(sandbox, running, where, role), connectionTimeoutMillis: 5000 })
+      // A test that kills the server would otherwise end with an unhandled error of an idle client.
+      client.on('error', () => undefined)
+      await client.connect()
+      clients.add(client)
+      return client
+    },
+    serviceUrl: region => {
+      const service = running.services.find(s => s.region === region)
+      if (service === undefined) throw new Error(`this rig has no service in ${region}`)
+      return service.url
+    },
+    stop: async () => {
+      await Promise.all([...clients].map(async client => await client.end().catch(() => undefined)))
+      clients.clear()
+    },
+  }
+}
+
+function connectionUrl(sandbox: Sandbox, running: RunningSandbox, where: SandboxRegion | 'control-plane', role: RigRole): string {
+  const server = where === 'control-plane' ? running.controlPlane : running.regions[where].postgres
+  const url = new URL(databaseUrl(server.adminUrl, where === 'control-plane' ? CONTROL_PLANE_DATABASE : APP_DATABASE))
+  if (role === 'postgres') return url.toString()
+  url.username = role
+  url.password = sandbox.secrets.read(`${where}.${role}`)
+  return url.toString()
+}
