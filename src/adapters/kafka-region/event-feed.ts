@@ -97,12 +97,14 @@ export function startEventFeed(connection: KafkaConnection, options: FeedOptions
       allowAutoTopicCreation: false,
       retry: { retries: 5, initialRetryTime: 50, maxRetryTime: 500, restartOnFailure: () => Promise.resolve(true) },
     })
+    let stop: () => void = () => undefined
+    const ended = new Promise<void>(resolve => {
+      stop = resolve
+    })
+    closing.signal.addEventListener('abort', stop)
     try {
-      const ended = new Promise<void>(resolve => {
-        reader.on(reader.events.CRASH, event => {
-          if (!event.payload.restart) resolve()
-        })
-        closing.signal.addEventListener('abort', () => resolve())
+      reader.on(reader.events.CRASH, event => {
+        if (!event.payload.restart) stop()
       })
       reader.on(reader.events.GROUP_JOIN, () => {
         due.clear()
@@ -121,6 +123,7 @@ export function startEventFeed(connection: KafkaConnection, options: FeedOptions
       await ended
       await Promise.race([commit().catch(() => undefined), wait(IDLE_FETCH_MS)])
     } finally {
+      closing.signal.removeEventListener('abort', stop)
       consumer = null
       await disconnect(reader)
     }

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import pg from 'pg'
-import { clientSettings, type ServicePoolOptions } from './service-pool.ts'
+import { clientOf, clientSettings, type ServicePoolOptions } from './service-pool.ts'
 
 export interface NotificationListener {
   close(): Promise<void>
@@ -23,12 +23,14 @@ export function listenFor(
   const closing = new AbortController()
 
   const runOnce = async (): Promise<void> => {
-    const client = new pg.Client(clientSettings(options))
+    const client = new (clientOf(options))(clientSettings(options))
+    let stop: () => void = () => undefined
     const ended = new Promise<void>(resolve => {
-      client.on('error', () => resolve())
-      client.on('end', () => resolve())
-      closing.signal.addEventListener('abort', () => resolve())
+      stop = resolve
     })
+    client.on('error', stop)
+    client.on('end', stop)
+    closing.signal.addEventListener('abort', stop)
     client.on('notification', message => handler.notified(message.channel, message.payload ?? ''))
     try {
       await client.connect()
@@ -36,6 +38,7 @@ export function listenFor(
       handler.listening()
       await ended
     } finally {
+      closing.signal.removeEventListener('abort', stop)
       await Promise.race([client.end().catch(() => undefined), wait(500)])
     }
   }

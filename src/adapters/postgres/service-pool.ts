@@ -49,19 +49,31 @@ export type ServicePoolOptions = {
 }
 
 export function clientSettings(options: Omit<ServicePoolOptions, 'size' | 'name'>): pg.ClientConfig {
-  const { password } = options.login
   return {
     connectionString: options.login.url,
-    ...(password === null ? {} : { password: async () => await options.secrets.read(password) }),
     application_name: options.applicationName,
     connectionTimeoutMillis: options.callTimeoutMs,
     keepAlive: true,
   }
 }
 
+/** A client that asks for its password when it connects. pg lets a URL without a password win over the option beside it, so it is set afterwards. */
+export function clientOf(options: Omit<ServicePoolOptions, 'size' | 'name'>): new (config?: pg.ClientConfig) => pg.Client {
+  const { password } = options.login
+  return class extends pg.Client {
+    constructor(config?: pg.ClientConfig) {
+      super(config)
+      // pg calls a function when the server asks; its types know strings only.
+      const ask: unknown = async () => (password === null ? '' : await options.secrets.read(password))
+      this.password = ask as string
+    }
+  }
+}
+
 export function createServicePool(options: ServicePoolOptions): ServicePool {
   const pool = new pg.Pool({
     ...clientSettings(options),
+    Client: clientOf(options),
     max: options.size,
     pipeline: true,
     query_timeout: options.callTimeoutMs,
