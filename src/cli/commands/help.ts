@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { HomeregionError } from '../../domain/errors.ts'
-import { EXIT } from '../../domain/exit-codes.ts'
 import type { CliContext } from '../context.ts'
+import { exitCodeTable } from '../render/exit-codes.ts'
 import { renderTable } from '../render/table.ts'
 
 export function register(program: Command, context: CliContext): void {
@@ -16,13 +16,6 @@ export function register(program: Command, context: CliContext): void {
       else if (name === 'environment') context.out.line(await environmentTable())
       else context.out.write(find(program, topic).helpInformation())
     })
-}
-
-export function exitCodeTable(): string {
-  return renderTable(
-    ['code', 'meaning'],
-    Object.values(EXIT).map(({ code, meaning }) => [String(code), meaning]),
-  )
 }
 
 async function environmentTable(): Promise<string> {
