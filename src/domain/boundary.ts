@@ -51,10 +51,13 @@ export type InFlightWrite = {
 /** Counters of refused writes since the database started. About right after a crash, exact otherwise; compare two reads of one `since`. */
 export type Rejections = {
   readonly notHome: number
+  readonly draining: number
   readonly fenced: number
   readonly staleEpoch: number
   readonly unknownKey: number
   readonly truncate: number
+  /** Replication consumers that wrote a key whose home is here: late events of an older epoch. */
+  readonly apply: number
   /** ISO 8601: pg_postmaster_start_time(). */
   readonly since: string
 }

@@ -88,6 +88,8 @@ export type Backlog = {
 /** One region's own database: the boundary, its proofs, and the observations around it. All writes carry the run's token. */
 export interface RegionDatabase {
   readonly region: string
+  /** Opens the sessions it will need, the writers' included, before time matters. A writer that cannot log in shows in its probes. */
+  warm(): Promise<void>
   facts(): Promise<RegionFacts>
   read(key: string): Promise<BoundaryRow | null>
   /** Raises the key's token so that anything a superseded operator still sends is refused; returns the row. Creates the row (not writable) for a key the region never saw. */
@@ -102,6 +104,11 @@ export interface RegionDatabase {
   open(key: string, epoch: number, token: number): Promise<BoundaryRow>
   /** Records that another region is home; never makes the key writable here. */
   follow(key: string, homeRegion: string, epoch: number, token: number): Promise<BoundaryRow>
+  /**
+   * Keys that the control plane holds as ACTIVE: writable at their home, copies elsewhere. Keys the region knows already stay as they are;
+   * returns all of them as they are now. Register a key at the regions that are not its home first.
+   */
+  register(keys: readonly { key: string; homeRegion: string; epoch: number }[]): Promise<readonly BoundaryRow[]>
   /** Position of a fenced key, in one round trip. */
   position(key: string, barrierEventId: string): Promise<Position>
   /** Digests only, for comparing the target with a position. */

@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto'
+import type { Config, OutboxContract, RegionConfig } from '../../domain/config.ts'
+import { guardFunctions, guards, guardTriggers } from './guards.ts'
+import { identifier, literal, literalArray, loginRole, plainName, relation } from './quoting.ts'
+import { type BoundaryStatement, sqlStatements, sqlText } from './sql-file.ts'
+
+/** Rises when the boundary's own tables change. */
+export const BOUNDARY_VERSION = 1
+
+/** First half of every advisory lock of the boundary: the letters HRGR. */
+export const LOCK_SPACE = 1_213_354_066
+
+// New writers queue behind a waiting exclusive lock; at that moment they are being refused anyway, and one second is what a client bears.
+const LOCK_TIMEOUT_MS = 1000
+
+export type Boundary = {
+  readonly statements: readonly BoundaryStatement[]
+  readonly version: number
+  /** Over all statements: a change of the configuration or of the guard's text changes it. */
+  readonly hash: string
+  /** What the catalogue has to show afterwards. */
+  readonly expected: BoundaryExpectation
+}
+
+export type BoundaryExpectation = {
+  readonly triggers: readonly { relation: string; plain: string; name: string; event: string; func: string; enabled: string }[]
+  readonly functions: readonly { name: string; md5: string }[]
+}
+
+/** Everything `init` runs in a region's database, in order and in one transaction. Pure: the same configuration gives the same text. */
+export function renderBoundary(config: Config, region: RegionConfig): Boundary {
+  const body = statements(config, region)
+  const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex')
+  const record = sqlStatements('finish.sql', { ...finishValues(config, region), config_hash: literal(hash) })
+  return { statements: [...body, ...record], version: BOUNDARY_VERSION, hash, expected: expectation(config, body) }
+}
+
+function statements(config: Config, region: RegionConfig): readonly BoundaryStatement[] {
+  const space = { lock_space: String(LOCK_SPACE) }
+  const common = { common_case: sqlText('common-case.sql').trim() }
+  const { outbox } = config
+  const { publishedAt } = outbox.columns
+  const columns = [...new Set(guards(config).map(g => g.key))]
+  return [
+    ...sqlStatements('schema.sql', {
+      region: literal(region.name),
+      default_home: config.ownership.defaultHome === null ? 'null' : literal(config.ownership.defaultHome),
+    }),
+    ...sqlStatements('guard.sql', space),
+    ...columns.flatMap(column =>
+      sqlStatements('guard-column.sql', { ...space, ...common, ...guardFunctions(column), column: identifier(column) }),
+    ),
+    ...(publishedAt === null
+      ? []
+      : sqlStatements('guard-outbox.sql', { column: identifier(outbox.columns.key), published_at: identifier(publishedAt) })),
+    ...sqlStatements('partitions.sql', {}),
+    ...sqlStatements('operations.sql', { ...space, lock_timeout: literal(`${LOCK_TIMEOUT_MS}ms`), ...barrier(outbox, region) }),
+    { sql: 'reset role', why: "Back to the administrator: triggers need the tables' owner." },
+    { sql: 'grant usage on schema homeregion to public', why: 'The administrator has to be able to name the guard.' },
+    ...guards(config).flatMap(guard =>
+      sqlStatements('attach.sql', {
+        relation: plainName(guard),
+        relation_literal: literal(relation(guard)),
+        triggers: literal(JSON.stringify(guardTriggers(guard, publishedAt))),
+        kind: literal(guard.kind),
+        key_name: literal(guard.key),
+      }),
+    ),
+  ]
+}
+
+/** The barrier event: the service's own envelope, so that relay and consumer treat it like any event they do not understand. */
+function barrier(outbox: OutboxContract, region: RegionConfig): { outbox: string; columns: string; values: string; fields: string } {
+  const c = outbox.columns
+  const values: readonly (readonly [string | null, string])[] = [
+    [c.eventId, 'p_barrier'],
+    [c.key, 'p_key'],
+    [c.aggregateType, `'homeregion'::pg_catalog.text`],
+    [c.aggregateId, 'p_key'],
+    [c.eventType, `'homeregion.barrier'::pg_catalog.text`],
+    [c.sourceRegion, `${literal(region.name)}::pg_catalog.text`],
+    [c.homeRegion, `${literal(region.name)}::pg_catalog.text`],
+    [c.ownerEpoch, 'p_epoch'],
+    [c.aggregateVersion, '0'],
+    [c.occurredAt, 'pg_catalog.clock_timestamp()'],
+    [c.payload, 'pg_catalog.jsonb_build_object()'],
+  ]
+  // A service may use one column for two of them (the key as the aggregate's id): the first one fills it.
+  const used = values.filter(([name], i) => name !== null && values.findIndex(([other]) => other === name) === i)
+  const names = used.map(([name]) => identifier(name ?? ''))
+  return {
+    outbox: relation(outbox),
+    columns: names.join(', '),
+    values: names.map(n => `r.${n}`).join(', '),
+    fields: used.map(([name, value]) => `${literal(name ?? '')}, ${value}`).join(', '),
+  }
+}
+
+function finishValues(config: Config, region: RegionConfig): Record<string, string> {
+  const { outbox } = config
+  const mapped = Object.values(outbox.columns).filter(c => c !== null && c !== outbox.columns.publishedAt)
+  const insertable = [...new Set(mapped)].map(c => identifier(c ?? '')).join(', ')
+  const observed = [...guards(config), config.inbox].map(relation)
+  return {
+    region: literal(region.name),
+    version: String(BOUNDARY_VERSION),
+    relations: literalArray(guards(config).map(relation)),
+    outbox_schema: literal(outbox.schema),
+    outbox_literal: literal(relation(outbox)),
+    grant_outbox: literal(`grant insert (${insertable}) on ${relation(outbox)} to homeregion_owner`),
+    observed: literalArray(observed),
+    operator: literal(loginRole(region.database.operator)),
+    readers: literalArray([...new Set(['homeregion_apply', ...region.database.writers.map(w => w.role)])]),
+  }
+}
+
+function expectation(config: Config, body: readonly BoundaryStatement[]): BoundaryExpectation {
+  return {
+    triggers: guards(config).flatMap(guard =>
+      guardTriggers(guard, config.outbox.columns.publishedAt).map(t => ({
+        relation: relation(guard),
+        plain: plainName(guard),
+        name: t.name,
+        event: t.event,
+        func: t.func,
+        enabled: t.enabled,
+      })),
+    ),
+    functions: body.flatMap(({ sql }) => {
+      const found = /^create or replace function homeregion\.(\w+)\([\s\S]*?\$body\$([\s\S]*)\$body\$/.exec(sql)
+      return found === null
+        ? []
+        : [
+            {
+              name: found[1] ?? '',
+              md5: createHash('md5')
+                .update(found[2] ?? '')
+                .digest('hex'),
+            },
+          ]
+    }),
+  }
+}

@@ -1,0 +1,88 @@
+import type { Config, RegionConfig } from '../../domain/config.ts'
+import { HomeregionError } from '../../domain/errors.ts'
+import type { RegionDatabase } from '../../domain/ports.ts'
+import { createConnection, type Secrets } from '../postgres/connection.ts'
+import { boundaryError } from './boundary-error.ts'
+import { renderBoundary } from './boundary-sql.ts'
+import { guards } from './guards.ts'
+import { relation } from './quoting.ts'
+import { regionFacts } from './region-facts.ts'
+import { createObservations } from './region-observations.ts'
+import { createOperations } from './region-operations.ts'
+import { createWriteProbe } from './write-probe.ts'
+import { auditWriters } from './writer-audit.ts'
+
+/**
+ * One region's own database. Changes go over a session of their own, and so does waiting for a key's lock: what waits (for a lock, or
+ * for a big digest) never stands in front of a change.
+ */
+export function createRegionDatabase(region: RegionConfig, config: Config, secrets: Secrets): RegionDatabase {
+  const session = (applicationName: string) =>
+    createConnection({
+      login: region.database.operator,
+      secrets,
+      name: `${region.name} database`,
+      applicationName,
+      callTimeoutMs: config.policy.callTimeoutMs,
+      unreachable: 'region-unreachable',
+    })
+  const changes = session('homeregion')
+  const reads = session('homeregion observer')
+  const operations = createOperations(changes, region.name)
+  const locks = session('homeregion in-flight')
+  const known = createOperations(reads, region.name)
+  const waiting = createOperations(locks, region.name)
+  const observations = createObservations(reads, config)
+  const writers = createWriteProbe(region, config, secrets)
+  const coded = async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      throw boundaryError(error, region.name)
+    }
+  }
+  return {
+    region: region.name,
+    warm: async () => await coded(async () => void (await Promise.all([changes.warm(), reads.warm(), locks.warm(), writers.warm()]))),
+    facts: async () =>
+      await coded(
+        async () => await regionFacts(reads, renderBoundary(config, region).expected, [...guards(config), config.inbox].map(relation)),
+      ),
+    read: async key => await coded(async () => await known.read(key)),
+    claim: async (key, owner, token) => await coded(async () => await operations.claim(key, owner, token)),
+    drain: async (key, epoch, token) => await coded(async () => await operations.drain(key, epoch, token)),
+    inFlight: async (key, waitMs) => await coded(async () => await waiting.inFlight(key, waitMs)),
+    fence: async (key, epoch, token, id) => await coded(async () => await operations.fence(key, epoch, token, id)),
+    open: async (key, epoch, token) => await coded(async () => await operations.open(key, epoch, token)),
+    follow: async (key, home, epoch, token) => await coded(async () => await operations.follow(key, home, epoch, token)),
+    register: async keys => await coded(async () => await operations.register(keys)),
+    position: async (key, barrierEventId) =>
+      await coded(async () => {
+        await reads.warm()
+        // Sent together after the fence's commit had returned: one round trip.
+        const [lsn, row, digests] = await Promise.all([
+          reads.query('read', 'select pg_current_wal_flush_lsn()::text as lsn'),
+          known.read(key),
+          observations.digests(key),
+        ])
+        if (row?.state !== 'FENCED' || row.barrierEventId !== barrierEventId) throw notFenced(region.name, key, row?.state ?? null)
+        return { key, epoch: row.epoch, barrierEventId, lsn: String(lsn.rows[0]?.lsn), ...digests }
+      }),
+    digests: async key => await coded(async () => await observations.digests(key)),
+    unpublished: async key => await coded(async () => await observations.unpublished(key)),
+    inboxHas: async id => await coded(async () => await observations.inboxHas(id)),
+    delayedEvents: async (key, epoch) => await coded(async () => await observations.delayedEvents(key, epoch)),
+    probeWrites: async (key, epoch, isolation) => await coded(async () => await writers.probe(key, epoch, isolation)),
+    rejections: async () => await coded(async () => await known.rejections()),
+    auditWriters: async () => await coded(async () => await auditWriters(reads, config, region)),
+    execute: async (statement, parameters) => await coded(async () => (await changes.query('write', statement, parameters)).count),
+    close: async () => void (await Promise.all([changes.close(), reads.close(), locks.close(), writers.close()])),
+  }
+}
+
+function notFenced(region: string, key: string, state: string | null): HomeregionError {
+  return new HomeregionError('epoch-moved', {
+    fact: `${region} database: ${key} is ${state ?? 'unknown there'}, not FENCED with the barrier of this run`,
+    next: 'homeregion status',
+  })
+}

@@ -1,0 +1,97 @@
+import type { BoundaryRow, InFlightWrite, Rejections } from '../../domain/boundary.ts'
+import { STATES } from '../../domain/ownership.ts'
+import type { RegionDatabase } from '../../domain/ports.ts'
+import type { Connection, Effect, Row, Rows } from '../postgres/connection.ts'
+
+export type Operations = Pick<
+  RegionDatabase,
+  'read' | 'claim' | 'drain' | 'inFlight' | 'fence' | 'open' | 'follow' | 'register' | 'rejections'
+>
+
+/** The boundary's functions, one autocommit statement and one round trip each. */
+export function createOperations(connection: Connection, region: string): Operations {
+  const call = async (effect: Effect, sql: string, parameters: readonly unknown[], timeoutMs?: number): Promise<Rows> =>
+    await connection.query(effect, sql, parameters, timeoutMs)
+  const change = async (sql: string, parameters: readonly unknown[]): Promise<BoundaryRow> => {
+    const row = (await call('write', sql, parameters)).rows[0]
+    if (row === undefined) throw new Error(`${region} database answered a change of ownership without a row`)
+    return boundaryRow(row)
+  }
+  return {
+    read: async key => {
+      const row = (await call('read', 'select * from homeregion.read($1)', [key])).rows[0]
+      return row === undefined ? null : boundaryRow(row)
+    },
+    claim: async (key, owner, token) =>
+      await change('select * from homeregion.claim($1, $2, $3, $4)', [key, owner.homeRegion, owner.epoch, token]),
+    drain: async (key, epoch, token) => await change('select * from homeregion.drain($1, $2, $3)', [key, epoch, token]),
+    inFlight: async (key, waitMs) => {
+      const { rows } = await call(
+        'read',
+        'select * from homeregion.in_flight($1, $2)',
+        [key, Math.max(0, Math.round(waitMs))],
+        waitMs + IN_FLIGHT_MARGIN_MS,
+      )
+      return rows.map(inFlightWrite)
+    },
+    fence: async (key, epoch, token, barrierEventId) =>
+      await change('select * from homeregion.fence($1, $2, $3, $4)', [key, epoch, token, barrierEventId]),
+    open: async (key, epoch, token) => await change('select * from homeregion.open($1, $2, $3)', [key, epoch, token]),
+    follow: async (key, homeRegion, epoch, token) =>
+      await change('select * from homeregion.follow($1, $2, $3, $4)', [key, homeRegion, epoch, token]),
+    register: async keys => {
+      const { rows } = await call('write', 'select * from homeregion.register($1, $2, $3)', [
+        keys.map(k => k.key),
+        keys.map(k => k.homeRegion),
+        keys.map(k => k.epoch),
+      ])
+      return rows.map(boundaryRow)
+    },
+    rejections: async () => rejections((await call('read', 'select * from homeregion.rejections()', [])).rows[0] ?? {}),
+  }
+}
+
+// The list of holders and one short queueing for the lock, on a slow machine.
+const IN_FLIGHT_MARGIN_MS = 3000
+
+function boundaryRow(row: Row): BoundaryRow {
+  const state = STATES.find(s => s === row.state)
+  if (state === undefined) throw new Error(`the boundary answered with the unknown state ${String(row.state)}`)
+  return {
+    key: String(row.key),
+    homeRegion: String(row.home_region),
+    epoch: Number(row.epoch),
+    state,
+    token: Number(row.token),
+    barrierEventId: text(row.barrier_event_id),
+    writable: row.writable === true,
+  }
+}
+
+function inFlightWrite(row: Row): InFlightWrite {
+  return {
+    pid: row.pid === null ? null : Number(row.pid),
+    role: text(row.role),
+    application: text(row.application),
+    state: String(row.state),
+    ageMs: row.age_ms === null ? null : Number(row.age_ms),
+    gid: text(row.gid),
+  }
+}
+
+function rejections(row: Row): Rejections {
+  return {
+    notHome: Number(row.not_home),
+    draining: Number(row.draining),
+    fenced: Number(row.fenced),
+    staleEpoch: Number(row.stale_epoch),
+    unknownKey: Number(row.unknown_key),
+    truncate: Number(row.truncate),
+    apply: Number(row.apply),
+    since: row.since instanceof Date ? row.since.toISOString() : String(row.since),
+  }
+}
+
+function text(value: unknown): string | null {
+  return value === null || value === undefined ? null : String(value)
+}
