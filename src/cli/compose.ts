@@ -1,11 +1,94 @@
-import type { Config } from '../domain/config.ts'
+import { randomUUID } from 'node:crypto'
+import { hostname, userInfo } from 'node:os'
+import { createControlPlane } from '../adapters/control-plane/control-plane-store.ts'
+import { installControlPlane } from '../adapters/control-plane/install.ts'
+import { createHooks } from '../adapters/hooks/command-hooks.ts'
+import { createRegionStream } from '../adapters/kafka-region/kafka-stream.ts'
+import { installBoundary } from '../adapters/postgres-region/install.ts'
+import { createRegionDatabase } from '../adapters/postgres-region/region-database.ts'
+import { systemClock } from '../adapters/system/clock.ts'
+import { createFaultPoint } from '../adapters/system/fault-point.ts'
+import { createSecrets, type Secrets } from '../adapters/system/secrets.ts'
+import type { Config, RegionConfig } from '../domain/config.ts'
 import { HomeregionError } from '../domain/errors.ts'
-import type { World } from './context.ts'
+import { showKey } from '../domain/key.ts'
+import { droppedChecks, interlockPolicy } from '../domain/planning.ts'
+import type { Engine, Operator } from '../engine/context.ts'
+import type { Installer, World } from './context.ts'
 
-/** Wires the adapters of one configuration; the only file that knows them all. */
-export async function compose(config: Config, env: Readonly<Record<string, string | undefined>>): Promise<World> {
-  throw new HomeregionError('unexpected', {
-    fact: `the adapters of ${config.service} are not wired yet (${Object.keys(env).length} variables)`,
-    state: 'Nothing was changed.',
+type Env = Readonly<Record<string, string | undefined>>
+
+/** Wires the adapters of one configuration; the only file that knows them all. Nothing is connected before its first use. */
+export function compose(config: Config, env: Env): World {
+  const secrets = createSecrets(env)
+  const holder = { host: hostname(), pid: process.pid, user: userInfo().username }
+  const controlPlane = createControlPlane(config, secrets)
+  const named = (name: string) => {
+    const found = config.regions.find(r => r.name === name)
+    if (found !== undefined) return found
+    throw new HomeregionError('unknown-region', {
+      fact: `there is no region named ${showKey(name)}; the configuration has ${config.regions.map(r => r.name).join(', ')}`,
+      state: 'Nothing was changed.',
+      next: 'homeregion config show',
+    })
+  }
+  const region = once(name => createRegionDatabase(named(name), config, secrets))
+  const stream = once(name => createRegionStream(named(name), config, secrets))
+  const engine = (operator: Operator): Engine => ({
+    controlPlane,
+    region: region.get,
+    stream: stream.get,
+    hooks: createHooks(env),
+    clock: systemClock,
+    fault: createFaultPoint(env['HOMEREGION_FAULT']),
+    policy: {
+      interlock: interlockPolicy(config),
+      dropped: droppedChecks(config),
+      runLeaseMs: config.policy.runLeaseMs,
+      callTimeoutMs: config.policy.callTimeoutMs,
+      shared: config.topology === 'shared',
+      inboxGroup: name => named(name).kafka.inboxGroup,
+    },
+    operator,
+    holder,
+    newId: randomUUID,
   })
+  return {
+    controlPlane,
+    region: region.get,
+    stream: stream.get,
+    engine,
+    installers: only => installersOf(config, secrets, only === null ? config.regions : only.map(named), only === null),
+    holder,
+    close: async () => {
+      await Promise.allSettled([controlPlane.close(), ...region.all().map(r => r.close()), ...stream.all().map(s => s.close())])
+    },
+  }
+}
+
+function installersOf(config: Config, secrets: Secrets, regions: readonly RegionConfig[], withControlPlane: boolean): readonly Installer[] {
+  const controlPlane: Installer = {
+    place: 'control plane',
+    install: async dryRun => {
+      const { statements, fromVersion, version } = await installControlPlane({ config, secrets, dryRun })
+      return fromVersion === version ? [] : statements.map(s => `-- ${s.why}\n${s.sql};`)
+    },
+  }
+  const boundaries = regions.map(region => ({
+    place: `${region.name} boundary`,
+    install: async (dryRun: boolean) => (await installBoundary({ config, region, secrets, dryRun })).shown,
+  }))
+  return withControlPlane ? [controlPlane, ...boundaries] : boundaries
+}
+
+function once<T>(make: (name: string) => T): { get: (name: string) => T; all: () => readonly T[] } {
+  const made = new Map<string, T>()
+  return {
+    get: name => {
+      const known = made.get(name) ?? make(name)
+      made.set(name, known)
+      return known
+    },
+    all: () => [...made.values()],
+  }
 }

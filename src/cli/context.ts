@@ -1,7 +1,9 @@
 import type { ChalkInstance } from 'chalk'
 import type { LoadedConfig } from '../adapters/files/config-file.ts'
 import type { ExitName } from '../domain/exit-codes.ts'
+import type { Holder } from '../domain/journal.ts'
 import type { ControlPlane, RegionDatabase, RegionStream } from '../domain/ports.ts'
+import type { Engine, Operator } from '../engine/context.ts'
 import type { ColourWhen } from './colour.ts'
 
 /** One output stream. Everything written passes redaction; `style` is plain where there is no colour. */
@@ -21,11 +23,23 @@ export type GlobalOptions = {
   readonly output: string
 }
 
+/** Installs or brings up to date one place. `install(true)` only looks; both return the statements, none when it stands as configured. */
+export interface Installer {
+  readonly place: string
+  install(dryRun: boolean): Promise<readonly string[]>
+}
+
 /** The adapters of one configuration, wired. Connections are made on first use. */
 export interface World {
   readonly controlPlane: ControlPlane
   region(name: string): RegionDatabase
   stream(name: string): RegionStream
+  /** An engine over these adapters, acting for `operator`. */
+  engine(operator: Operator): Engine
+  /** The control plane and each region, or only the regions named. */
+  installers(only: readonly string[] | null): readonly Installer[]
+  /** This process, as runs record it. */
+  readonly holder: Holder
   close(): Promise<void>
 }
 

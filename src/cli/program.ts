@@ -12,7 +12,17 @@ type Verb = { register(program: Command, context: CliContext): void }
 
 /** Every verb, in the order `homeregion help` lists them. Each is loaded only when it is asked for. */
 const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
+  init: async () => await import('./commands/init.ts'),
+  plan: async () => await import('./commands/plan.ts'),
+  transfer: async () => await import('./commands/transfer.ts'),
+  status: async () => await import('./commands/status.ts'),
+  resume: async () => await import('./commands/resume.ts'),
+  abort: async () => await import('./commands/abort.ts'),
+  run: async () => await import('./commands/run.ts'),
+  doctor: async () => await import('./commands/doctor.ts'),
   config: async () => await import('./commands/config.ts'),
+  key: async () => await import('./commands/key.ts'),
+  runbook: async () => await import('./commands/runbook.ts'),
   states: async () => await import('./commands/states.ts'),
   sandbox: async () => await import('./commands/sandbox.ts'),
   help: async () => await import('./commands/help.ts'),
@@ -112,9 +122,7 @@ function createContext(io: Io, color: GlobalOptions['color']) {
       return await settings
     },
     connect: async () => {
-      world ??= Promise.all([import('./compose.ts'), context.settings()]).then(
-        async ([{ compose }, { config }]) => await compose(config, io.env),
-      )
+      world ??= Promise.all([import('./compose.ts'), context.settings()]).then(([{ compose }, { config }]) => compose(config, io.env))
       return await world
     },
     exit: name => {

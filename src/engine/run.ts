@@ -7,7 +7,7 @@ import type { Runbook, Step } from '../domain/runbook.ts'
 import { applyAction } from './actions/table.ts'
 import type { CheckSubject, Engine } from './context.ts'
 import { passGates } from './gate.ts'
-import { createKeyMove, isMoved, type KeyMove } from './key-move.ts'
+import { createKeyMove, type KeyMove } from './key-move.ts'
 import { keepLease } from './lease-keeper.ts'
 import { GateNotPassed, movedDetail, moveKey } from './move-key.ts'
 import { type KeyEnd, recover, textOf } from './recover.ts'
@@ -242,8 +242,10 @@ async function moveAll(
 }
 
 async function moveOne(key: KeyMove, doneSteps: ReadonlySet<string>): Promise<KeyEnd> {
-  const { journal, move } = key
+  const { engine, journal, move } = key
   try {
+    // Connections are paid for before the write stop begins.
+    await Promise.all([engine.region(move.source).warm(), engine.region(move.target).warm()])
     await moveKey(key, doneSteps)
     await journal.commit('key-end', { keyOutcomes: [{ key: move.key, outcome: 'moved' }] })
     return { outcome: 'moved', exit: 'done', fact: 'moved', state: `${movedDetail(key)}.`, next: null }
@@ -271,6 +273,8 @@ async function close(
   const state: RunState = unsettled ? (exit === 'interrupted' ? 'OPEN' : 'NEEDS_HUMAN') : rolledBack ? 'ABORTED' : whenSettled
   try {
     await journal.commit('close', { runState: state })
+    // Left open: whoever goes on need not wait for the lease to run out.
+    if (unsettled) await engine.controlPlane.release(journal.lease())
   } catch (error) {
     // The keys' ends are known and told; only the run's own row may be behind. Its next resume finds nothing left to do.
     if (!unsettled) engine.operator.report({ type: 'note', text: `the run could not be closed: ${textOf(error)}` })

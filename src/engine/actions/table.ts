@@ -1,4 +1,5 @@
-import type { ActionKind, Step } from '../../domain/runbook.ts'
+import type { PlannedMove } from '../../domain/plan.ts'
+import type { ActionKind, ActionUse, Step } from '../../domain/runbook.ts'
 import type { KeyMove } from '../key-move.ts'
 import type { Action } from './action.ts'
 import { activate } from './activate.ts'
@@ -34,4 +35,9 @@ export async function applyAction(key: KeyMove, step: Step): Promise<void> {
 
 export function actionOf(kind: ActionKind): Action {
   return ACTIONS[kind] as unknown as Action
+}
+
+/** One line for the plan. */
+export function describeAction(use: ActionUse, move: PlannedMove): string {
+  return actionOf(use.kind).plan(move, use)
 }

@@ -1,4 +1,5 @@
 import type { InFlightWrite } from '../../domain/boundary.ts'
+import { formatMs } from '../../domain/duration.ts'
 import { fail, pass } from '../../domain/evidence.ts'
 import { showKey } from '../../domain/key.ts'
 import { type CheckHandler, keyOf } from '../context.ts'
@@ -39,10 +40,4 @@ export const outboxPublished: CheckHandler = async (engine, subject) => {
       oldestEventId: backlog.oldestEventId,
     },
   )
-}
-
-export function formatMs(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`
-  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`
-  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`
 }

@@ -1,6 +1,6 @@
+import { formatMs } from '../../domain/duration.ts'
 import { fail, pass, unknown } from '../../domain/evidence.ts'
 import { type CheckHandler, keyOf } from '../context.ts'
-import { formatMs } from './source.ts'
 
 /**
  * How far the target is behind while the source still serves. Two witnesses, neither trusted alone: the oldest unpublished event of the key

@@ -1,8 +1,8 @@
 import type { Rejections } from '../../domain/boundary.ts'
+import { formatMs } from '../../domain/duration.ts'
 import { fail, type Observation, pass } from '../../domain/evidence.ts'
 import type { CheckHandler, CheckSubject, Engine } from '../context.ts'
 import { sourcesOf } from './regions.ts'
-import { formatMs } from './source.ts'
 
 /** Stale requests refused at the source prove that the fence works. They have to end: what still sends them after `settleWithin` is a bug somewhere. */
 export const staleRejections: CheckHandler = async (engine, subject, use) => {

@@ -1,0 +1,136 @@
+import { HomeregionError } from '../domain/errors.ts'
+import type { Evidence } from '../domain/evidence.ts'
+import { showKey } from '../domain/key.ts'
+import type { Plan } from '../domain/plan.ts'
+import type { Step } from '../domain/runbook.ts'
+import type { Operator, RunEvent } from '../engine/context.ts'
+import type { CliContext } from './context.ts'
+
+/** How long a question may stand before silence is taken as "no": the run holds its keys meanwhile. */
+const CONFIRM_TIMEOUT_MS = 10 * 60_000
+/** At a gate every second is write downtime. */
+const DEADLINE_TIMEOUT_MS = 60_000
+
+export type Answers = {
+  /** Answers plain confirmations, and nothing else. */
+  readonly yes: boolean
+  /** The key, typed in advance. */
+  readonly confirm: string | null
+  /** The number of keys, typed in advance. */
+  readonly confirmCount: number | null
+}
+
+export type Signals = { readonly interrupted: () => boolean; readonly stop: () => void }
+
+/** The person at the terminal, or the flags that stand for one. Off a terminal nothing is ever asked. */
+export function createOperator(context: CliContext, answers: Answers, report: (event: RunEvent) => void, signals: Signals): Operator {
+  const terminal = isInteractive(context)
+  return {
+    report,
+    interrupted: signals.interrupted,
+    confirm: async (step, plan) =>
+      answered(step, plan, answers) ?? (terminal && !signals.interrupted() ? await ask(context, step, plan) : false),
+    atDeadline: async (step, evidence) => (terminal && !signals.interrupted() ? await askAtDeadline(step, evidence) : 'abort'),
+  }
+}
+
+/** Both the question (stderr) and the answer (stdin) need a terminal; prompts would take an answer from a pipe, or wait for ever on a silent one. */
+export function isInteractive(context: CliContext): boolean {
+  return process.stdin.isTTY === true && context.err.isTerminal
+}
+
+/** Said before anything is opened: which flags would have answered. @throws `not-a-terminal` */
+export function requireAnswers(context: CliContext, steps: readonly Step[], plan: Plan, answers: Answers): void {
+  if (isInteractive(context)) return
+  const open = steps.filter(step => step.confirm !== null && answered(step, plan, answers) === null)
+  const step = open[0]
+  if (step === undefined) return
+  throw new HomeregionError('not-a-terminal', {
+    fact: `step ${step.id} asks for a confirmation, and there is no terminal to ask at`,
+    state: 'Nothing was changed.',
+    next:
+      step.confirm === 'plain'
+        ? 'the same command with --yes'
+        : plan.moves.length === 1
+          ? `the same command with --confirm ${quoted(plan)}`
+          : `the same command with --confirm-count ${plan.moves.length}`,
+  })
+}
+
+/** What the flags say: true, false (a wrong answer), or null (not answered). */
+function answered(step: Step, plan: Plan, answers: Answers): boolean | null {
+  if (step.confirm === 'plain') return answers.yes ? true : null
+  if (plan.moves.length === 1) return answers.confirm === null ? null : answers.confirm === plan.moves[0]?.key
+  return answers.confirmCount === null ? null : answers.confirmCount === plan.moves.length
+}
+
+async function ask(context: CliContext, step: Step, plan: Plan): Promise<boolean> {
+  const { confirm, input } = await import('./prompts.ts')
+  const options = { signal: AbortSignal.timeout(CONFIRM_TIMEOUT_MS), output: process.stderr }
+  try {
+    if (step.confirm === 'plain') return await confirm({ message: step.title, default: false }, options)
+    const first = plan.moves[0]
+    const [what, expected] =
+      plan.moves.length === 1 && first !== undefined
+        ? [`the key (${showKey(first.key)})`, first.key]
+        : ['the number of keys', String(plan.moves.length)]
+    const typed = await input({ message: `Type ${what} to move it to ${first?.target ?? ''}:` }, options)
+    if (typed === expected) return true
+    context.err.line(`That is not ${what}.`)
+    return false
+  } catch {
+    // Ctrl-C, end of input or the time-out: no answer is no.
+    return false
+  }
+}
+
+async function askAtDeadline(step: Step, evidence: readonly Evidence[]): Promise<'wait' | 'abort'> {
+  const { select } = await import('./prompts.ts')
+  const blocked = evidence.filter(e => e.verdict !== 'pass').map(e => e.check)
+  try {
+    return await select(
+      {
+        message: `${step.id}: ${blocked.join(', ')} did not pass in time.`,
+        choices: [
+          { name: 'abort: take the key back to its source', value: 'abort' as const },
+          { name: `wait as long again (${step.withinMs / 1000} s)`, value: 'wait' as const },
+        ],
+      },
+      { signal: AbortSignal.timeout(DEADLINE_TIMEOUT_MS), output: process.stderr },
+    )
+  } catch {
+    return 'abort'
+  }
+}
+
+/**
+ * The first Ctrl-C (or termination) lets the current step finish and saves; the second leaves at once, by the signal itself. Neither
+ * releases a fence.
+ */
+export function watchSignals(context: CliContext, onFirst: () => void): Signals & { readonly name: () => 'SIGINT' | 'SIGTERM' | null } {
+  let seen: 'SIGINT' | 'SIGTERM' | null = null
+  const handle = (signal: 'SIGINT' | 'SIGTERM') => {
+    if (seen !== null) {
+      stop()
+      process.kill(process.pid, signal)
+      return
+    }
+    seen = signal
+    context.err.line(
+      '\ninterrupted: the current step finishes and the state is saved. Again to leave at once (the journal settles it on resume).',
+    )
+    onFirst()
+  }
+  const stop = () => {
+    process.off('SIGINT', handle)
+    process.off('SIGTERM', handle)
+  }
+  process.on('SIGINT', handle)
+  process.on('SIGTERM', handle)
+  return { interrupted: () => seen !== null, name: () => seen, stop }
+}
+
+function quoted(plan: Plan): string {
+  const key = plan.moves[0]?.key ?? ''
+  return /^[\w.:@/+-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`
+}

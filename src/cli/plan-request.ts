@@ -1,0 +1,54 @@
+import { loadRunbook } from '../adapters/files/runbook-file.ts'
+import { HomeregionError } from '../domain/errors.ts'
+import { parseKey, showKey } from '../domain/key.ts'
+import type { OwnershipRecord } from '../domain/ownership.ts'
+import type { Plan } from '../domain/plan.ts'
+import { computePlan } from '../domain/planning.ts'
+import type { CliContext } from './context.ts'
+
+/** What `plan` and `transfer` are asked for. */
+export type PlanFlags = { readonly to: string; readonly keysFile?: string; readonly runbook: string; readonly confirmCount?: number }
+
+/** Reads what the request names and computes the plan. Nothing is changed. */
+export async function requestPlan(context: CliContext, keys: readonly string[], flags: PlanFlags): Promise<Plan> {
+  const pinned = loadRunbook(flags.runbook, context.cwd)
+  const { config } = await context.settings()
+  if (keys.length === 0 && flags.keysFile === undefined)
+    throw usage('no key given', 'homeregion transfer KEY --to REGION   or   --keys-file FILE')
+  const typed = keys.map(parseKey)
+  const twice = typed.find((key, i) => typed.indexOf(key) !== i)
+  if (twice !== undefined) throw usage(`${showKey(twice)} is given twice`)
+  const { controlPlane } = await context.connect()
+  const records = [...(await controlPlane.ownership(typed))]
+  const listed: string[] = []
+  if (flags.keysFile !== undefined) {
+    const { readKeysFile } = await import('../adapters/files/keys-file.ts')
+    const regions = new Set(config.regions.map(r => r.name))
+    const refusal = (key: string, record: OwnershipRecord | undefined): [string, string][] => {
+      if (typed.includes(key)) return [[key, 'is given on the command line too']]
+      if (record === undefined) return [[key, regions.has(key) ? 'is the name of a region, not a key' : 'is not registered']]
+      return record.state === 'ACTIVE' && record.homeRegion === flags.to ? [[key, `is at home in ${flags.to} already`]] : []
+    }
+    const judge = async (read: readonly string[]) => {
+      const found = new Map((await controlPlane.ownership(read)).map(r => [r.key, r]))
+      records.push(...found.values())
+      return new Map(read.flatMap(key => refusal(key, found.get(key))))
+    }
+    listed.push(...(await readKeysFile(flags.keysFile, { judge })))
+  }
+  const plan = computePlan({ pinned, keys: [...typed, ...listed], target: flags.to, records, config })
+  if (plan.moves.length > config.policy.maxKeys && flags.confirmCount !== plan.moves.length)
+    throw new HomeregionError('limit-exceeded', {
+      fact: `the plan moves ${plan.moves.length} keys; policy.maxKeys is ${config.policy.maxKeys}. First of them: ${plan.moves
+        .slice(0, 5)
+        .map(m => showKey(m.key))
+        .join(', ')} (plan ${plan.id})`,
+      state: 'Nothing was changed.',
+      next: `the same command with --confirm-count ${plan.moves.length}, if that is what was meant`,
+    })
+  return plan
+}
+
+function usage(fact: string, next?: string): HomeregionError {
+  return new HomeregionError('usage', { fact, state: 'Nothing was changed.', ...(next === undefined ? {} : { next }) })
+}

@@ -1,0 +1,94 @@
+import { formatMs } from '../../domain/duration.ts'
+import type { Run } from '../../domain/journal.ts'
+import { showKey } from '../../domain/key.ts'
+import type { OwnershipRecord } from '../../domain/ownership.ts'
+import type { Printer } from '../context.ts'
+import type { Status } from '../status.ts'
+import { fence, plain } from './paste.ts'
+import { renderTable } from './table.ts'
+
+const HISTORY_SHOWN = 12
+
+export function statusText(status: Status, printer: Printer): string {
+  const { style } = printer
+  const headline = status.degraded ? style.yellow('attention') : style.green('ok')
+  return [
+    `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
+    ...status.openRuns.flatMap(run => ['', ...runLines(run)]),
+    ...(status.keys.length === 0
+      ? []
+      : ['', renderTable(['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'], status.keys.map(keyRow))]),
+    ...(status.history.length === 0
+      ? []
+      : [
+          '',
+          'last changes',
+          renderTable(
+            ['key', 'seq', 'change', 'home', 'epoch', 'state', 'at', 'by'],
+            status.history
+              .slice(-HISTORY_SHOWN)
+              .map(r => [showKey(r.key), String(r.seq), r.transition, r.homeRegion, String(r.epoch), r.state, r.changedAt, r.changedBy]),
+          ),
+        ]),
+    '',
+    renderTable(
+      ['home', 'state', 'keys'],
+      worstFirst(status.counts).map(c => [c.homeRegion, c.state, String(c.keys)]),
+    ),
+  ].join('\n')
+}
+
+export function statusJson(status: Status): string {
+  return JSON.stringify({
+    ...status,
+    openRuns: status.openRuns.map(withoutText),
+  })
+}
+
+/** A run without the text of its runbook, which `run show` has. */
+export function withoutText(run: Run): Omit<Run, 'runbookText'> {
+  return Object.fromEntries(Object.entries(run).filter(([name]) => name !== 'runbookText')) as Omit<Run, 'runbookText'>
+}
+
+/** For an incident channel: ASCII, narrow, worst first, and nothing in it that a chat would act on. */
+export function statusPaste(status: Status): string {
+  const lines = [
+    `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
+    ...status.openRuns.flatMap(runLines),
+    ...status.keys.map(
+      r => `${showKey(r.key)} ${r.state} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
+    ),
+    ...worstFirst(status.counts).map(c => `${c.homeRegion}  ${c.state}  ${c.keys} keys`),
+  ]
+  return fence(lines.map(plain))
+}
+
+function keyRow(record: OwnershipRecord): readonly string[] {
+  return [
+    showKey(record.key),
+    record.homeRegion,
+    String(record.epoch),
+    record.state,
+    record.targetRegion ?? '-',
+    record.changedAt,
+    record.changedBy,
+  ]
+}
+
+function runLines(run: Run): readonly string[] {
+  const open = run.moves.filter(m => m.outcome === null)
+  const first = open[0] ?? run.moves[0]
+  const who = run.holder === null ? 'nobody' : `${run.holder.user}@${run.holder.host} pid ${run.holder.pid}`
+  const lease = run.leaseAlive
+    ? `held by ${who} for ${formatMs(run.leaseLeftMs)} more`
+    : `NOT RUNNING: last held by ${who}, lease over since ${formatMs(-run.leaseLeftMs)}`
+  return [
+    `run ${run.id} ${run.state} ${run.runbookName}: ${first === undefined ? 'no key' : showKey(first.key)}${open.length > 1 ? ` +${open.length - 1} more` : ''} -> ${first?.target ?? '?'}`,
+    `  since ${run.startedAt} by ${run.startedBy}; ${lease}`,
+    ...(run.leaseAlive ? [] : [`  next: homeregion resume ${run.id}`, `   or: homeregion abort ${run.id}`]),
+  ]
+}
+
+function worstFirst(counts: Status['counts']): Status['counts'] {
+  return [...counts].sort((a, b) => Number(a.state === 'ACTIVE') - Number(b.state === 'ACTIVE') || a.homeRegion.localeCompare(b.homeRegion))
+}

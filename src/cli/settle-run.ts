@@ -1,0 +1,57 @@
+import { parseRunbook } from '../adapters/files/runbook-file.ts'
+import { HomeregionError } from '../domain/errors.ts'
+import type { Holder, Run } from '../domain/journal.ts'
+import type { Runbook } from '../domain/runbook.ts'
+import { abortRun, resumeRun } from '../engine/run.ts'
+import type { CliContext, World } from './context.ts'
+import { answersOf, type DriveFlags, drive, unknownRun } from './run-command.ts'
+
+export async function resume(context: CliContext, runId: string, flags: DriveFlags & { readonly takeOver?: boolean }): Promise<void> {
+  const { world, run } = await openRunOf(context, runId)
+  const options = {
+    reason: flags.reason ?? null,
+    observeMs: flags.observe ?? null,
+    takeOver: flags.takeOver === true || holderIsGone(world, run),
+  }
+  await drive(context, answersOf(flags), async operator => await resumeRun(world.engine(operator), runId, pinned(runId), options))
+}
+
+export async function abort(context: CliContext, runId: string, flags: { readonly takeOver?: boolean }): Promise<void> {
+  const { world, run } = await openRunOf(context, runId)
+  const takeOver = flags.takeOver === true || holderIsGone(world, run)
+  await drive(context, answersOf({}), async operator => await abortRun(world.engine(operator), runId, pinned(runId), { takeOver }))
+}
+
+async function openRunOf(context: CliContext, runId: string): Promise<{ world: World; run: Run }> {
+  const world = await context.connect()
+  const run = await world.controlPlane.run(runId)
+  if (run === null) throw unknownRun(runId)
+  if (run.state === 'OPEN' || run.state === 'NEEDS_HUMAN') return { world, run }
+  throw new HomeregionError('run-closed', {
+    fact: `run ${runId} ended at ${run.endedAt ?? '?'} as ${run.state}`,
+    state: 'Nothing was changed.',
+    next: `homeregion run show ${runId}`,
+  })
+}
+
+/** The text a run pinned, not the file of today. */
+function pinned(runId: string): (text: string) => Runbook {
+  return text => parseRunbook(text, `run ${runId}`).runbook
+}
+
+/** A holder on this machine whose process no longer exists needs no lease to run out: it cannot come back. */
+function holderIsGone(world: World, run: Run): boolean {
+  const mine: Holder = world.holder
+  if (run.holder === null) return true
+  return run.holder.host === mine.host && !isAlive(run.holder.pid)
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    // EPERM: it lives and belongs to somebody else.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}

@@ -1,0 +1,32 @@
+import type { Plan } from '../domain/plan.ts'
+import { firstLook } from '../engine/first-look.ts'
+import type { CliContext } from './context.ts'
+import { createOperator } from './operator.ts'
+import { type PlanFlags, requestPlan } from './plan-request.ts'
+import { planJson, planText } from './render/plan.ts'
+import { evidenceLine } from './render/progress.ts'
+
+/** Computes the plan, looks at its first checks, prints both. `transfer --dry-run` is the same. */
+export async function showPlan(context: CliContext, keys: readonly string[], flags: PlanFlags): Promise<Plan> {
+  const format = context.format('json')
+  const plan = await requestPlan(context, keys, flags)
+  const world = await context.connect()
+  const nobody = createOperator(context, { yes: false, confirm: null, confirmCount: null }, () => undefined, {
+    interrupted: () => false,
+    stop: () => undefined,
+  })
+  const evidence = await firstLook(world.engine(nobody), plan)
+  if (format === 'json') context.out.line(JSON.stringify({ ...(planJson(plan) as object), firstLook: evidence }))
+  else
+    context.out.line(
+      [
+        planText(plan),
+        '',
+        'first look',
+        ...evidence.map(e => evidenceLine(context.out, e)),
+        '',
+        `Nothing was changed. To apply: homeregion transfer … --plan ${plan.id}`,
+      ].join('\n'),
+    )
+  return plan
+}

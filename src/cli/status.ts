@@ -1,0 +1,50 @@
+import { HomeregionError } from '../domain/errors.ts'
+import type { Run } from '../domain/journal.ts'
+import { parseKey, showKey } from '../domain/key.ts'
+import type { OwnershipRecord } from '../domain/ownership.ts'
+import type { LogRow } from '../domain/ports.ts'
+import type { CliContext } from './context.ts'
+import { statusJson, statusPaste, statusText } from './render/status.ts'
+
+/** One reading of the control plane: what it says, and when it was asked. */
+export type Status = {
+  readonly service: string
+  /** ISO 8601, this host's clock; the times inside are the control plane's. */
+  readonly asOf: string
+  readonly counts: readonly { homeRegion: string; state: string; keys: number }[]
+  /** Keys that are not ACTIVE, or those asked for. */
+  readonly keys: readonly OwnershipRecord[]
+  readonly openRuns: readonly Run[]
+  readonly history: readonly LogRow[]
+  readonly degraded: boolean
+}
+
+const NOT_ACTIVE_LIMIT = 200
+const MOVING = ['DRAINING', 'FENCED', 'CATCH_UP'] as const
+
+export async function status(context: CliContext, keys: readonly string[], withExitCode: boolean): Promise<void> {
+  const format = context.format('json', 'paste')
+  const found = await readStatus(context, keys.map(parseKey))
+  context.out.line({ text: () => statusText(found, context.out), json: () => statusJson(found), paste: () => statusPaste(found) }[format]())
+  if (withExitCode && found.degraded) context.exit('changes')
+}
+
+async function readStatus(context: CliContext, asked: readonly string[]): Promise<Status> {
+  const { config } = await context.settings()
+  const { controlPlane } = await context.connect()
+  const asOf = new Date().toISOString()
+  const [counts, openRuns, keys, history] = await Promise.all([
+    controlPlane.countOwnership(),
+    controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
+    asked.length > 0
+      ? controlPlane.ownership(asked)
+      : Promise.all(MOVING.map(state => controlPlane.listOwnership({ state, limit: NOT_ACTIVE_LIMIT }))).then(lists => lists.flat()),
+    Promise.all(asked.map(key => controlPlane.history(key))).then(lists => lists.flat()),
+  ])
+  const missing = asked.filter(key => !keys.some(r => r.key === key))
+  if (missing.length > 0)
+    throw new HomeregionError('unknown-key', { fact: `not registered: ${missing.map(showKey).join(', ')}`, next: 'homeregion key list' })
+  const runs = asked.length > 0 ? openRuns.filter(run => run.moves.some(m => asked.includes(m.key))) : openRuns
+  const degraded = runs.length > 0 || keys.some(k => k.state !== 'ACTIVE')
+  return { service: config.service, asOf, counts, keys, openRuns: runs, history, degraded }
+}

@@ -1,0 +1,37 @@
+import { HomeregionError } from '../domain/errors.ts'
+import { startRun } from '../engine/run.ts'
+import { partsOf } from '../engine/segments.ts'
+import type { TransferFlags } from './commands/transfer.ts'
+import type { CliContext } from './context.ts'
+import { requireAnswers } from './operator.ts'
+import { requestPlan } from './plan-request.ts'
+import { planText } from './render/plan.ts'
+import { answersOf, drive } from './run-command.ts'
+import { showPlan } from './show-plan.ts'
+
+export async function transfer(context: CliContext, keys: readonly string[], flags: TransferFlags): Promise<void> {
+  if (flags.dryRun === true) {
+    await showPlan(context, keys, flags)
+    return
+  }
+  const plan = await requestPlan(context, keys, flags)
+  if (flags.plan !== undefined && flags.plan !== plan.id)
+    throw new HomeregionError('plan-stale', {
+      fact: `plan ${flags.plan} is stale: ownership or the runbook has changed, the plan is now ${plan.id}`,
+      state: 'Nothing was changed.',
+      next: 'homeregion plan … and read it again',
+    })
+  if (plan.moves.length === 0) {
+    context.out.line(`Nothing to do: every key is at home in ${flags.to} already.`)
+    return
+  }
+  const answers = answersOf(flags)
+  requireAnswers(context, partsOf(plan.pinned.runbook.steps).before, plan, answers)
+  if (context.err.isTerminal) context.err.line(`${planText(plan)}\n`)
+  const world = await context.connect()
+  await drive(
+    context,
+    answers,
+    async operator => await startRun(world.engine(operator), plan, { reason: flags.reason ?? null, observeMs: flags.observe ?? null }),
+  )
+}
