@@ -38,7 +38,7 @@ export type Fixture = {
 export async function startFixture(options: { version?: PostgresVersion; install?: boolean } = {}): Promise<Fixture> {
   const dir = mkdtempSync(join(tmpdir(), 'homeregion-control-plane-'))
   const server = await startPostgres({ dir: join(dir, 'pg'), ...(options.version === undefined ? {} : { version: options.version }) })
-  const closing: (() => Promise<unknown>)[] = []
+  const closing: (() => Promise<void>)[] = []
   const admin = new pg.Client({ connectionString: server.adminUrl })
   await admin.connect()
   await admin.query(`create role ${OPERATOR} login password '${PASSWORD}'`)
@@ -54,7 +54,9 @@ export async function startFixture(options: { version?: PostgresVersion; install
     server,
     store: changes => {
       const store = createControlPlane({ ...config, ...changes }, secrets)
-      closing.push(store.close)
+      closing.push(async () => {
+        await store.close()
+      })
       return store
     },
     raw: async role => {
@@ -64,7 +66,9 @@ export async function startFixture(options: { version?: PostgresVersion; install
       const client = new pg.Client({ connectionString: url.href })
       client.on('error', () => undefined)
       await client.connect()
-      closing.push(async () => await client.end())
+      closing.push(async () => {
+        await client.end()
+      })
       return client
     },
     stop: async () => {
