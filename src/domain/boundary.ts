@@ -108,6 +108,9 @@ export type AuditFinding = {
   readonly why: string
   /** Statement that closes it, or null where there is none. */
   readonly closes: string | null
-  /** True when an exception in the configuration names it with a reason. */
+  /**
+   * True when an exception in the configuration names it with a reason; also for what cannot be closed (a superuser, the administrator's own
+   * login) while no declared writer uses it and nobody is connected with it.
+   */
   readonly accepted: boolean
 }

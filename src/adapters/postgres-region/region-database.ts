@@ -74,7 +74,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     delayedEvents: async (key, epoch) => await coded(async () => await observations.delayedEvents(key, epoch)),
     probeWrites: async (key, epoch, isolation) => await coded(async () => await writers.probe(key, epoch, isolation)),
     rejections: async () => await coded(async () => await known.rejections()),
-    auditWriters: async () => await coded(async () => await auditWriters(reads, config, region)),
+    auditWriters: async () => await coded(async () => await auditWriters(reads, config, region, renderBoundary(config, region).expected)),
     execute: async (statement, parameters) => await coded(async () => (await changes.query('write', statement, parameters)).count),
     close: async () => void (await Promise.all([changes.close(), reads.close(), locks.close(), writers.close()])),
   }

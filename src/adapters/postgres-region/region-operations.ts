@@ -93,5 +93,5 @@ function rejections(row: Row): Rejections {
 }
 
 function text(value: unknown): string | null {
-  return value === null || value === undefined ? null : String(value)
+  return typeof value === 'string' ? value : null
 }

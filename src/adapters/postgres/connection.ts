@@ -39,6 +39,7 @@ export type ConnectionOptions = {
 
 export function createConnection(options: ConnectionOptions): Connection {
   let current: Promise<pg.Client> | null = null
+  let connected: pg.Client | null = null
 
   const open = async (): Promise<pg.Client> => {
     const password = options.login.password === null ? undefined : await options.secrets.read(options.login.password)
@@ -55,25 +56,36 @@ export function createConnection(options: ConnectionOptions): Connection {
     })
     // Set afterwards: what a connection string does not say wins over the option beside it, and an empty password is what it says.
     if (password !== undefined) client.password = password
-    client.on('error', () => forget())
-    client.on('end', () => forget())
-    const forget = () => {
-      if (opened === current) current = null
-    }
-    const opened = client.connect().then(() => client)
-    current = opened
+    client.on('error', () => forget(client))
+    client.on('end', () => forget(client))
     try {
-      return await opened
+      await client.connect()
+      connected = client
+      return client
     } catch (error) {
-      forget()
       throw unreachable(options, error)
     }
   }
 
-  const session = (): Promise<pg.Client> => current ?? open()
+  const forget = (client: pg.Client) => {
+    if (client !== connected) return
+    connected = null
+    current = null
+  }
+
+  // Taken before anything is awaited: calls made in one tick on a closed session share the one that opens.
+  const session = (): Promise<pg.Client> => {
+    if (current !== null) return current
+    const opening = open()
+    current = opening
+    opening.catch(() => {
+      if (current === opening) current = null
+    })
+    return opening
+  }
 
   const drop = (client: pg.Client) => {
-    current = null
+    forget(client)
     client.connection.stream.destroy()
   }
 
