@@ -40,7 +40,11 @@ describe.each([15, 18] as const)('on PostgreSQL %i', version => {
   test('a policy that changed is retired and followed by the new one', async () => {
     const admin = await fixture.raw('admin')
     const policies = async () =>
-      (await admin.query('select needs_barrier, needs_idempotency, in_force from homeregion_control.interlock_policy order by id')).rows
+      (
+        await admin.query<Record<string, boolean>>(
+          'select needs_barrier, needs_idempotency, in_force from homeregion_control.interlock_policy order by id',
+        )
+      ).rows
     await install(false, { idempotency: null })
     await install(false, { topology: 'shared' })
     expect(await policies()).toEqual([
