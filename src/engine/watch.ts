@@ -3,6 +3,7 @@ import { showKey } from '../domain/key.ts'
 import type { PlannedMove } from '../domain/plan.ts'
 import type { CheckUse, Step } from '../domain/runbook.ts'
 import { observe } from './checks/observe.ts'
+import { OWN_PROBES } from './checks/watch.ts'
 import type { CheckSubject, Engine } from './context.ts'
 import type { KeyEnd } from './recover.ts'
 import type { RunJournal } from './run-journal.ts'
@@ -70,17 +71,27 @@ async function look(
 ): Promise<readonly Evidence[]> {
   const round = Math.floor((engine.clock.monotonicMs() - startedMonotonicMs) / PERIOD_MS)
   const move = moves[round % moves.length] ?? null
+  const memoryOf = (use: CheckUse) => {
+    const own = memory.get(use.check) ?? new Map<string, unknown>()
+    memory.set(use.check, own)
+    return own
+  }
   const one = async (use: CheckUse) => {
-    const name = `${step.id} ${use.check}`
-    const own = memory.get(name) ?? new Map<string, unknown>()
-    memory.set(name, own)
-    return await observe(engine, { ...subject, moves, move, barrierEventId: null, startedMonotonicMs, memory: own }, use, {
+    return await observe(engine, { ...subject, moves, move, barrierEventId: null, startedMonotonicMs, memory: memoryOf(use) }, use, {
       runId,
       step: step.id,
       attemptId: null,
     })
   }
-  return await Promise.all(step.watch.map(one))
+  // One after the other: a probe that is refused meanwhile would be counted as somebody's stale request.
+  const evidence: Evidence[] = []
+  for (const use of step.watch) {
+    const seen = await one(use)
+    evidence.push(seen)
+    const probes = seen.check === 'fence-holds' ? Number(seen.facts?.['probes'] ?? 0) : 0
+    for (const other of step.watch) memoryOf(other).set(OWN_PROBES, Number(memoryOf(other).get(OWN_PROBES) ?? 0) + probes)
+  }
+  return evidence
 }
 
 function alarm(move: PlannedMove, evidence: readonly Evidence[]): { move: PlannedMove; end: KeyEnd } {

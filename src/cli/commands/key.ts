@@ -25,6 +25,12 @@ export function register(program: Command, context: CliContext): void {
       await (await work()).importFile(context, file, home)
     })
   key
+    .command('sync')
+    .description('tell every region about every registered key; what a region knows already stays as it is (-o json)')
+    .action(async () => {
+      await (await work()).sync(context)
+    })
+  key
     .command('list')
     .option('--home <region>', 'only keys at home there')
     .option('--state <state>', 'only keys in this state')

@@ -4,10 +4,14 @@ import { fail, type Observation, pass } from '../../domain/evidence.ts'
 import type { CheckHandler, CheckSubject, Engine } from '../context.ts'
 import { sourcesOf } from './regions.ts'
 
+/** Under this name the watch remembers how many refused writes it made itself. */
+export const OWN_PROBES = 'own-probes'
+
 /** Stale requests refused at the source prove that the fence works. They have to end: what still sends them after `settleWithin` is a bug somewhere. */
 export const staleRejections: CheckHandler = async (engine, subject, use) => {
   const counts = await Promise.all(sourcesOf(subject).map(name => engine.region(name).rejections()))
-  const total = counts.reduce((sum, c) => sum + refusals(c), 0)
+  // Our own probes of the fence are refused and counted as well; the watch says how many it made.
+  const total = counts.reduce((sum, c) => sum + refusals(c), 0) - Number(subject.memory.get(OWN_PROBES) ?? 0)
   return settled(engine, subject, 'rejections', total, use.parameters['settleWithin'] ?? 0, n => `${n} refused so far`)
 }
 
@@ -19,7 +23,7 @@ export const delayedEvents: CheckHandler = async (engine, subject, use) => {
 }
 
 function refusals(counts: Rejections): number {
-  return counts.notHome + counts.fenced + counts.staleEpoch
+  return counts.notHome + counts.draining + counts.fenced + counts.staleEpoch
 }
 
 type Seen = { readonly value: number; readonly changedAt: number }
