@@ -33,6 +33,8 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
   const known = createOperations(reads, region.name)
   const waiting = createOperations(locks, region.name)
   const observations = createObservations(reads, config)
+  // Behind the wait for the key's lock on the same session: a count asked for right after it is taken after the last writer ended.
+  const afterWriters = createObservations(locks, config)
   const writers = createWriteProbe(region, config, secrets)
   const coded = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
@@ -69,7 +71,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
         return { key, epoch: row.epoch, barrierEventId, lsn: String(lsn.rows[0]?.lsn), ...digests }
       }),
     digests: async key => await coded(async () => await observations.digests(key)),
-    unpublished: async key => await coded(async () => await observations.unpublished(key)),
+    unpublished: async key => await coded(async () => await afterWriters.unpublished(key)),
     inboxHas: async id => await coded(async () => await observations.inboxHas(id)),
     delayedEvents: async (key, epoch) => await coded(async () => await observations.delayedEvents(key, epoch)),
     probeWrites: async (key, epoch, isolation) => await coded(async () => await writers.probe(key, epoch, isolation)),

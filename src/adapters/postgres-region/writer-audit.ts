@@ -44,7 +44,7 @@ function finding(row: Row, writers: readonly string[], admin: string | null): Au
     kind,
     subject,
     why: String(row.why) + (dormant ? '; no declared writer uses it, and it has no session in this database now' : ''),
-    closes: row.closes === null ? null : String(row.closes),
+    closes: typeof row.closes === 'string' ? row.closes : null,
     accepted: dormant,
   }
 }
