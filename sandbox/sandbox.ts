@@ -6,8 +6,8 @@ import { type Layout, layout, REGIONS, type SandboxRegion } from './layout.ts'
 import { createProcessTable, isRunning, killProcess, type ProcessTable, stopProcess } from './processes.ts'
 import { sandboxError } from './sandbox-error.ts'
 import { createSandboxSecrets, type SandboxSecrets } from './sandbox-secrets.ts'
-import { CONTROL_PLANE, kafkaName, postgresName, startServers } from './servers.ts'
-import { restartService, type Service, serviceName, startServices } from './services.ts'
+import { CONTROL_PLANE, kafkaName, postgresName, runningServers, startServers } from './servers.ts'
+import { restartService, runningServices, type Service, serviceName, startServices } from './services.ts'
 import { withUpLock } from './up-lock.ts'
 
 export type SandboxOptions = {
@@ -30,6 +30,8 @@ export interface Sandbox {
   readonly processes: ProcessTable
   /** Starts what does not run. Repeatable, also after a kill of anything at any moment. */
   up(): Promise<RunningSandbox>
+  /** What `up` left running. @throws `sandbox` when a part is missing */
+  running(): Promise<RunningSandbox>
   /** Stops everything; `keep` leaves data and logs for the next `up`. False: there was no sandbox in the folder. */
   down(options?: { readonly keep?: boolean }): Promise<boolean>
   status(): readonly ComponentState[]
@@ -53,11 +55,17 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
       return await withUpLock(paths.lock, async () => {
         const servers = await startServers(context)
         writeConfiguration(paths, configText(servers, secrets, options.policy ?? {}))
-        await initialise({ layout: paths, servers, secrets, progress })
+        await initialise(paths, progress)
         const services = options.services === false ? [] : await startServices({ ...context, servers })
         for (const service of services) progress(`${service.region}          service on ${service.url}`)
         return { ...servers, services }
       })
+    },
+    async running() {
+      const servers = await runningServers(context)
+      const services = runningServices(context)
+      if (servers !== null && services.length === REGIONS.length) return { ...servers, services }
+      throw sandboxError(`the sandbox in ${paths.dir} is not up, or a part of it has stopped`, 'homeregion sandbox up')
     },
     async down({ keep = false } = {}) {
       if (!existsSync(join(paths.dir, MARK))) return false

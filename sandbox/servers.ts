@@ -45,6 +45,18 @@ export async function startServers(context: ServersContext): Promise<Servers> {
   return { controlPlane, regions: { 'region-a': a, 'region-b': b } }
 }
 
+/** What runs now; null when a database or a broker does not. Starts nothing. */
+export async function runningServers({ layout, table }: Pick<ServersContext, 'layout' | 'table'>): Promise<Servers | null> {
+  const controlPlane = runningPostgres(layout.controlPlane, table.find(CONTROL_PLANE))
+  const region = async (name: SandboxRegion): Promise<RegionServers | null> => {
+    const postgres = runningPostgres(layout.region(name).postgres, table.find(postgresName(name)))
+    const kafka = await runningKafka(layout.region(name).kafka, table.find(kafkaName(name)))
+    return postgres === null || kafka === null ? null : { postgres, kafka }
+  }
+  const [a, b] = await Promise.all([region('region-a'), region('region-b')])
+  return controlPlane === null || a === null || b === null ? null : { controlPlane, regions: { 'region-a': a, 'region-b': b } }
+}
+
 async function startRegion(context: ServersContext, region: SandboxRegion): Promise<RegionServers> {
   const { layout, secrets, progress } = context
   const [postgres, kafka] = await Promise.all([

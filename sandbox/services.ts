@@ -39,6 +39,17 @@ export async function startServices(context: ServiceContext): Promise<readonly S
   }
 }
 
+/** The services that run now. Starts nothing. */
+export function runningServices({ layout, table }: Pick<ServiceContext, 'layout' | 'table'>): readonly Service[] {
+  return REGIONS.flatMap(region => {
+    const recorded = table.find(serviceName(region))
+    const file = join(layout.region(region).service, 'service.json')
+    if (recorded === null || !isRunning(recorded) || !existsSync(file)) return []
+    const { http } = JSON.parse(readFileSync(file, 'utf8')) as ServiceConfig
+    return [service(layout, region, http.port, recorded)]
+  })
+}
+
 /** Starts one region's service again after it was stopped or killed; the other goes on. */
 export async function restartService(context: ServiceContext, region: SandboxRegion): Promise<Service> {
   return await ensureService(context, region, await choosePorts(context.layout, false))
@@ -57,19 +68,17 @@ async function ensureService(context: ServiceContext, region: SandboxRegion, por
   const same = existsSync(file) && readFileSync(file, 'utf8') === wanted
   const name = serviceName(region)
   const running = table.find(name)
-  const service = (process: ProcessRecord): Service => ({
-    region,
-    url: `http://127.0.0.1:${ports[region]}`,
-    process,
-    logFile: join(dir, 'service.log'),
-  })
   if (running !== null && isRunning(running)) {
-    if (same) return service(running)
+    if (same) return service(layout, region, ports[region], running)
     await stopProcess(running)
   }
   await endStrays({ cwd: dir, argument: file, programs: ['node'] })
   writeFileSync(file, wanted, { mode: 0o600 })
-  return service(await launch(context, region, dir, file))
+  return service(layout, region, ports[region], await launch(context, region, dir, file))
+}
+
+function service(layout: Layout, region: SandboxRegion, port: number, process: ProcessRecord): Service {
+  return { region, url: `http://127.0.0.1:${port}`, process, logFile: join(layout.region(region).service, 'service.log') }
 }
 
 export function serviceName(region: SandboxRegion): string {

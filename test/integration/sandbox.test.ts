@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -76,12 +77,14 @@ test('the logins of a region cannot do more than their part', async () => {
   await expect(relay.query('update public.outbox set published_at = published_at')).resolves.toBeDefined()
 })
 
-test('a start that is killed half way is taken up by the next one', async () => {
+test('a start that is killed half way is taken up by the next one', { timeout: 120_000 }, async () => {
   const dir = folder()
   const child = spawn(process.execPath, ['--import', tsxLoader(), packageFile('test', 'rig', 'bring-up.ts'), dir], { stdio: 'ignore' })
   const table = createProcessTable(join(dir, 'processes'))
   expect(await waitUntil(() => table.list().length >= 2, 30_000)).toBe(true)
+  const ended = once(child, 'exit')
   child.kill('SIGKILL')
+  await ended
   const orphans = table.list().filter(isRunning)
   expect(orphans.length).toBeGreaterThan(0)
 

@@ -5,7 +5,10 @@ import pg from 'pg'
 import type { SandboxPolicy } from '../../sandbox/config-text.ts'
 import { databaseUrl, type RegionLogin } from '../../sandbox/databases.ts'
 import { APP_DATABASE, CONTROL_PLANE_DATABASE, type SandboxRegion } from '../../sandbox/layout.ts'
+import { type Acknowledged, type Load, type LoadOptions, startLoad } from '../../sandbox/load.ts'
+import type { Findings } from '../../sandbox/recorder.ts'
 import { createSandbox, type RunningSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
+import { verifyAcks } from '../../sandbox/verify-acks.ts'
 import { type CliOptions, type CliResult, type CliRun, runCli, startCli } from './cli.ts'
 import { guardAgainstCrash } from './crash-guard.ts'
 
@@ -34,12 +37,16 @@ export interface Rig {
   pg(where: SandboxRegion | 'control-plane', role?: RigRole): Promise<pg.Client>
   /** Base address of a region's service. */
   serviceUrl(region: SandboxRegion): string
+  /** Writers on the services of both regions; stopped by `stop` if the test does not. */
+  load(options: Pick<LoadOptions, 'tenants'> & Partial<LoadOptions>): Load
+  /** Holds acknowledged writes against what both regions and the control plane's log hold. Stop the load first. */
+  verify(acks: readonly Acknowledged[]): Promise<Findings>
   /** Ends the clients of this rig, and the sandbox if this rig started it. */
   stop(): Promise<void>
 }
 
 // Short enough that tests of a lost lease take seconds, long enough that a busy machine keeps its own.
-const TEST_POLICY: SandboxPolicy = { runLease: '3s', callTimeout: '4s', evidenceMaxAge: '5s' }
+const TEST_POLICY: SandboxPolicy = { runLease: '5s', callTimeout: '4s', evidenceMaxAge: '5s' }
 
 /** A rig of its own. It is taken down when this process dies, however it dies. */
 export async function startRig(options: RigOptions = {}): Promise<Rig> {
@@ -69,6 +76,7 @@ export async function attachRig(options: RigOptions & { readonly dir: string }):
   const running = await sandbox.up()
   const config = sandbox.layout.config
   const clients = new Set<pg.Client>()
+  const loads = new Set<Load>()
   const environment = { HOMEREGION_CONFIG: config }
   return {
     dir: options.dir,
@@ -90,7 +98,15 @@ export async function attachRig(options: RigOptions & { readonly dir: string }):
       if (service === undefined) throw new Error(`this rig has no service in ${region}`)
       return service.url
     },
+    load: loadOptions => {
+      const load = startLoad({ services: running.services, ...loadOptions })
+      loads.add(load)
+      return load
+    },
+    verify: async acks => await verifyAcks(running, acks),
     stop: async () => {
+      await Promise.all([...loads].map(async load => await load.stop()))
+      loads.clear()
       await Promise.all([...clients].map(async client => await client.end().catch(() => undefined)))
       clients.clear()
     },

@@ -8,7 +8,7 @@ import { attachRig, type Rig } from './rig.ts'
 export function useRig(): { readonly current: Rig } {
   let rig: Rig | undefined
   beforeAll(async () => {
-    rig = await attachRig({ services: false, dir: inject('rigDir') })
+    rig = await attachRig({ dir: inject('rigDir') })
   })
   afterAll(async () => {
     await rig?.stop()

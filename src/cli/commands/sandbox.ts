@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
+import type { LoadFlags } from './sandbox-load.ts'
 
 type DirOption = { readonly dir?: string }
 
@@ -33,5 +34,19 @@ export function register(program: Command, context: CliContext): void {
     .action(async (options: DirOption) => {
       const { sandboxStatus } = await import('./sandbox-work.ts')
       sandboxStatus(context, options)
+    })
+
+  sandbox
+    .command('load')
+    .description('write to both services until Ctrl-C, then hold every acknowledged write against the databases (-o json)')
+    .option(...dir)
+    .option('--tenant <key...>', 'keys to write (default: tenant-1 … tenant-50)')
+    .option('--rate <n>', 'writes begun per second (default: as fast as --writers get their answers)')
+    .option('--writers <n>', 'writers at once', '4')
+    .option('--for <seconds>', 'end by itself after this long')
+    .option('--file <file>', 'append each acknowledged write to this file, one JSON object a line')
+    .action(async (options: LoadFlags) => {
+      const { sandboxLoad } = await import('./sandbox-load.ts')
+      await sandboxLoad(context, options)
     })
 }
