@@ -113,6 +113,7 @@ export interface RegionDatabase {
   position(key: string, barrierEventId: string): Promise<Position>
   /** Digests only, for comparing the target with a position. */
   digests(key: string): Promise<{ readonly versions: readonly Digest[]; readonly idempotency: Digest | null }>
+  /** Takes its snapshot after any `inFlight` call made before it has answered, so that both can be asked in one round trip. */
   unpublished(key: string): Promise<Backlog>
   inboxHas(eventId: string): Promise<boolean>
   /** Events of the key applied from elsewhere with an epoch below `epoch`, and the age of the newest by this database's clock. */
