@@ -56,9 +56,10 @@ export function parseYaml(file: string, text: string): YamlSource {
 type Span = readonly [start: number, end: number]
 type At = (offset: number, message: string, hint: string | null) => SourceProblem
 
+// Not `logLevel: 'silent'`: that also drops the error about a second document, which would then be ignored without a word.
 function parse(text: string, lineCounter: LineCounter): Document.Parsed | null {
   try {
-    return parseDocument(text, { lineCounter, uniqueKeys: true, merge: false, version: '1.2', prettyErrors: false, logLevel: 'silent' })
+    return parseDocument(text, { lineCounter, uniqueKeys: true, merge: false, version: '1.2', prettyErrors: false, logLevel: 'error' })
   } catch (error) {
     if (error instanceof RangeError) return null
     throw error

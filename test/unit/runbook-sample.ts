@@ -1,0 +1,41 @@
+import type { CheckName } from '../../src/domain/checks.ts'
+import type { ActionUse, CheckUse, Runbook, Step } from '../../src/domain/runbook.ts'
+
+export function check(name: CheckName): CheckUse {
+  return { check: name, parameters: {} }
+}
+
+export function step(
+  id: string,
+  parts: Partial<Omit<Step, 'action' | 'gate' | 'watch'>> & { action?: ActionUse; gate?: CheckName[]; watch?: CheckName[] } = {},
+): Step {
+  return {
+    id,
+    title: id,
+    withinMs: 30_000,
+    forMs: 0,
+    confirm: null,
+    ...parts,
+    action: parts.action ?? null,
+    gate: (parts.gate ?? []).map(check),
+    watch: (parts.watch ?? []).map(check),
+  }
+}
+
+/** The shortest runbook that the linter accepts. */
+export const STEPS: readonly Step[] = [
+  step('preflight', { gate: ['boundary-installed', 'fence-covers-writers'] }),
+  step('drain', { action: { kind: 'drain' }, gate: ['writes-in-flight'] }),
+  step('fence', { action: { kind: 'fence' }, gate: ['fence-holds'] }),
+  step('catch-up', { gate: ['barrier-applied', 'versions-equal', 'idempotency-carried'] }),
+  step('activate', { action: { kind: 'activate' }, gate: ['target-accepts-write'] }),
+]
+
+export function runbook(steps: readonly Step[]): Runbook {
+  return { name: 'sample', intent: 'transfer', title: 'Sample', steps }
+}
+
+/** STEPS with one of them changed, or with more put before it. */
+export function changed(id: string, change: (found: Step) => readonly Step[]): Runbook {
+  return runbook(STEPS.flatMap(found => (found.id === id ? change(found) : [found])))
+}
