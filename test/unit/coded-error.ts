@@ -5,7 +5,8 @@ export async function codedError(action: () => unknown): Promise<HomeregionError
   try {
     await action()
   } catch (error) {
-    if (error instanceof HomeregionError) return Object.assign(error, { report: String(error.fields['report'] ?? '') })
+    if (error instanceof HomeregionError)
+      return Object.assign(error, { report: typeof error.fields['report'] === 'string' ? error.fields['report'] : '' })
     throw error
   }
   throw new Error('expected an error, there was none')
