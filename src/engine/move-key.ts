@@ -57,6 +57,7 @@ async function perform(key: KeyMove, segment: Segment, doneSteps: ReadonlySet<st
   if (!isDone(segment.head, doneSteps)) await applyAction(key, segment.head)
   const announced = segment.head.action?.kind === 'activate' ? announceOwner(key) : Promise.resolve()
   const [gate] = await Promise.all([passGates(engine, journal.runId, segment.steps, key.subject, passed), announced])
+  if (segment.head.action?.kind === 'activate') await engine.fault('activate:announced')
   journal.buffer({ evidence: gate.evidence })
   if (gate.kind === 'not-passed') throw new GateNotPassed(gate.step, gate.evidence, gate.why)
 }

@@ -38,6 +38,7 @@ export async function startRun(engine: Engine, plan: Plan, options: RunOptions):
   const keeper = keepLease(engine, journal)
   try {
     engine.operator.report({ type: 'run-opened', runId: lease.runId, plan })
+    await engine.fault('open-run:after')
     const subject = subjectOf(engine, plan.moves)
     await beforeMoving(engine, journal, partsOf(runbook.steps).before, subject, plan, new Set())
     const fresh = plan.moves.map(move => ({ move, doneSteps: new Set<string>() }))
@@ -125,6 +126,7 @@ async function abortKey(key: KeyMove): Promise<KeyEnd> {
 
 async function takeOver(engine: Engine, runId: string, force: boolean): Promise<{ run: Run; journal: RunJournal }> {
   const lease = await engine.controlPlane.takeRun(runId, engine.holder, force)
+  await engine.fault('take-run:after')
   const run = await engine.controlPlane.run(runId)
   if (run === null) throw new HomeregionError('unknown-run', { fact: `there is no run ${runId}`, next: 'homeregion run list' })
   return { run, journal: createRunJournal(engine, lease) }

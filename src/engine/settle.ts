@@ -30,6 +30,7 @@ export async function settleKey(
   const owner = { homeRegion: record.homeRegion, epoch: record.epoch }
   await engine.region(move.source).claim(move.key, owner, token)
   if (!engine.policy.shared) await engine.region(move.target).claim(move.key, owner, token)
+  await engine.fault('settle:claimed')
   // Read only now: what the former operator had under way either landed before the claims, or never will.
   await refresh(key)
   const attempts = (await engine.controlPlane.attempts(journal.runId)).filter(a => a.key === move.key)

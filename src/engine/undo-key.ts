@@ -47,6 +47,7 @@ async function tryUndo(key: KeyMove): Promise<boolean> {
   await engine.fault('undo:opened')
   await proveOpen(key)
   await announceOwner(key)
+  await engine.fault('undo:announced')
   return true
 }
 

@@ -1,0 +1,160 @@
+import type pg from 'pg'
+import { expect } from 'vitest'
+import { REGIONS, type SandboxRegion } from '../../sandbox/layout.ts'
+import type { Acknowledged, Load } from '../../sandbox/load.ts'
+import { waitUntil } from '../../sandbox/wait-until.ts'
+import type { CliResult } from '../rig/cli.ts'
+import type { Rig } from '../rig/rig.ts'
+
+export type Record = { readonly home: SandboxRegion; readonly state: string; readonly epoch: number }
+export type LogLine = { readonly transition: string; readonly epoch: number; readonly home: SandboxRegion }
+
+/** What the tests of crashes ask of a rig: commands that may be killed, and looks at the three databases that no command is in the way of. */
+export type Scene = {
+  register(keys: readonly string[], home?: SandboxRegion): Promise<void>
+  transfer(key: string, to: SandboxRegion, fault?: string): Promise<CliResult>
+  resume(run: string, key: string, fault?: string): Promise<CliResult>
+  abort(run: string, fault?: string): Promise<CliResult>
+  /** Run that holds the key, or null. */
+  openRun(key: string): Promise<string | null>
+  record(key: string): Promise<Record>
+  log(key: string): Promise<readonly LogLine[]>
+  boundaryState(region: SandboxRegion, key: string): Promise<string | null>
+  /** Barriers of the key per epoch, over both outboxes. */
+  barriers(key: string): Promise<ReadonlyMap<number, number>>
+  /** Regions that admit a real write of the key as the service's login, both transactions open at the same time. */
+  admitting(key: string): Promise<readonly SandboxRegion[]>
+  /** Every event of keys with this prefix has left its outbox and is in the other region's inbox. */
+  caughtUp(prefix: string): Promise<void>
+}
+
+const CAUGHT_UP_MS = 30_000
+
+export async function createScene(rig: Rig): Promise<Scene> {
+  const control = await rig.pg('control-plane')
+  const admins = { 'region-a': await rig.pg('region-a'), 'region-b': await rig.pg('region-b') }
+  const environment = (fault: string | undefined) => ({
+    timeoutMs: 90_000,
+    ...(fault === undefined ? {} : { env: { HOMEREGION_FAULT: fault } }),
+  })
+  const one = async <T extends pg.QueryResultRow>(client: pg.Client, sql: string, values: readonly unknown[]) =>
+    (await client.query<T>(sql, [...values])).rows
+  return {
+    register: async (keys, home = 'region-a') => {
+      const done = await rig.cli(['key', 'add', ...keys, '--home', home])
+      expect(done.code, done.stderr).toBe(0)
+    },
+    transfer: async (key, to, fault) =>
+      await rig.cli(['transfer', key, '--to', to, '--yes', '--confirm', key, '--observe', '0s'], environment(fault)),
+    resume: async (run, key, fault) => await rig.cli(['resume', run, '--yes', '--confirm', key, '--observe', '0s'], environment(fault)),
+    abort: async (run, fault) => await rig.cli(['abort', run], environment(fault)),
+    openRun: async key =>
+      (await one<{ run_id: string }>(control, 'select run_id from homeregion_control.run_key where key = $1 and open', [key]))[0]?.run_id ??
+      null,
+    record: async key => {
+      const sql = 'select home_region as home, state, epoch::int from homeregion_control.ownership where key = $1'
+      const [found] = await one<Record>(control, sql, [key])
+      if (found === undefined) throw new Error(`${key} is not registered`)
+      return found
+    },
+    log: async key =>
+      await one<LogLine>(
+        control,
+        'select transition, to_epoch::int as epoch, to_home as home from homeregion_control.ownership_log where key = $1 order by seq',
+        [key],
+      ),
+    boundaryState: async (region, key) =>
+      (await one<{ state: string }>(admins[region], 'select state from homeregion.read($1)', [key]))[0]?.state ?? null,
+    barriers: async key => {
+      const sql = `select owner_epoch::int as epoch, count(*)::int as n from public.outbox
+        where tenant_id = $1 and event_type = 'homeregion.barrier' group by 1`
+      const all = await Promise.all(REGIONS.map(async region => await one<{ epoch: number; n: number }>(admins[region], sql, [key])))
+      const counts = new Map<number, number>()
+      for (const { epoch, n } of all.flat()) counts.set(epoch, (counts.get(epoch) ?? 0) + n)
+      return counts
+    },
+    admitting: async key => await admitting(rig, key),
+    caughtUp: async prefix => {
+      let open: readonly string[] = []
+      const done = await waitUntil(async () => {
+        open = await notArrived(admins, prefix)
+        return open.length === 0
+      }, CAUGHT_UP_MS)
+      if (!done) throw new Error(`${open.length} events have not arrived: ${open.slice(0, 5).join(', ')}`)
+    },
+  }
+}
+
+/** Both writes stand uncommitted at once: two regions that are open one after the other do not look like two that are open together. */
+async function admitting(rig: Rig, key: string): Promise<readonly SandboxRegion[]> {
+  const clients = await Promise.all(REGIONS.map(async region => ({ region, client: await rig.pg(region, 'app_writer') })))
+  try {
+    const found: SandboxRegion[] = []
+    for (const { region, client } of clients) {
+      await client.query('begin')
+      await client.query(
+        `select set_config('homeregion.epoch', coalesce((select epoch::text from homeregion.read($1)), ''), true), set_config('lock_timeout', '5s', true)`,
+        [key],
+      )
+      const admitted = await client
+        .query(`insert into public.invoice (tenant_id, invoice_id, account_id, amount_cents) values ($1, 'probe', 'probe', 1)`, [key])
+        .then(
+          () => true,
+          (error: unknown) => {
+            if (!(error instanceof Error && 'code' in error && String(error.code).startsWith('HR'))) throw error
+            return false
+          },
+        )
+      if (admitted) found.push(region)
+    }
+    return found
+  } finally {
+    await Promise.all(clients.map(async ({ client }) => await client.query('rollback').catch(() => undefined)))
+    await Promise.all(clients.map(async ({ client }) => await client.end()))
+  }
+}
+
+async function notArrived(admins: Readonly<{ [R in SandboxRegion]: pg.Client }>, prefix: string): Promise<readonly string[]> {
+  const ids = async (client: pg.Client, table: string) =>
+    (
+      await client.query<{ id: string }>(`select event_id::text as id from public.${table} where starts_with(tenant_id, $1)`, [prefix])
+    ).rows.map(r => r.id)
+  const [outA, outB, inA, inB] = await Promise.all([
+    ids(admins['region-a'], 'outbox'),
+    ids(admins['region-b'], 'outbox'),
+    ids(admins['region-a'], 'inbox'),
+    ids(admins['region-b'], 'inbox'),
+  ])
+  const [atA, atB] = [new Set(inA), new Set(inB)]
+  return [...outA.filter(id => !atB.has(id)), ...outB.filter(id => !atA.has(id))]
+}
+
+/** Waits for a write that was sent after `sinceMs` and acknowledged by `region` under `epoch`. */
+export async function acknowledgedAt(load: Load, region: SandboxRegion, epoch: number, sinceMs: number): Promise<void> {
+  const seen = (a: Acknowledged) => !a.replayed && a.region === region && a.epoch === epoch && a.lastSentAtMs >= sinceMs
+  const done = await waitUntil(() => load.acks.some(seen), 20_000)
+  const last = load.acks.at(-1)
+  const shown = `last acknowledgement ${JSON.stringify(last)}, last refusal ${JSON.stringify(load.refusals.at(-1))}`
+  if (!done) throw new Error(`no write was acknowledged by ${region} under epoch ${epoch}: ${shown}`)
+}
+
+/** Runs `work` for each, at most `width` at a time, in order. All are run; the failures come together, each with its name. */
+export async function sideBySide<T>(
+  items: readonly T[],
+  width: number,
+  name: (item: T) => string,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  const left = [...items]
+  const failures: string[] = []
+  const lane = async () => {
+    for (let item = left.shift(); item !== undefined; item = left.shift()) {
+      const current = item
+      await work(current).catch((error: unknown) => {
+        failures.push(`${name(current)}: ${error instanceof Error ? error.message : String(error)}`)
+      })
+    }
+  }
+  await Promise.all(Array.from({ length: width }, lane))
+  if (failures.length > 0) throw new Error(`${failures.length} of ${items.length} failed\n${failures.join('\n')}`)
+}
