@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { installControlPlane, renderControlPlane } from '../../src/adapters/control-plane/install.ts'
-import { type Fixture, only, startFixture } from './control-plane-fixture.ts'
+import { type Fixture, moveKey, only, startFixture } from './control-plane-fixture.ts'
 
 describe.each([15, 18] as const)('on PostgreSQL %i', version => {
   let fixture: Fixture
@@ -116,6 +116,17 @@ describe.each([15, 18] as const)('on PostgreSQL %i', version => {
     ])
     await install()
     expect((await store.facts()).privilegeProblems).toEqual([])
+  })
+
+  test('one login for everything works, and the doctor says what it costs', async () => {
+    const { controlPlane } = fixture.config
+    const admin = controlPlane.admin ?? controlPlane.operator
+    await install(false, { controlPlane: { operator: admin, admin: null } })
+    const store = fixture.store({ controlPlane: { operator: admin, admin: null } })
+    const key = `tenant-one-login-${version}`
+    await moveKey(store, await only(store.register([{ key, homeRegion: 'region-a' }])), 'region-b')
+    expect((await store.facts()).privilegeProblems).toEqual([expect.stringContaining('postgres could rewrite the record')])
+    await install()
   })
 
   test('an operator role that does not exist is named', async () => {

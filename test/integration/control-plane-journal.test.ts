@@ -106,6 +106,12 @@ test('text that PostgreSQL cannot store does not stop the journal', async () => 
   ])
 })
 
+test('evidence of an attempt that was refused before it started is kept', async () => {
+  const { lease, key } = await opened()
+  await store.commit(lease, { evidence: [evidenceFor(lease, key, 'attempt-refused', 'barrier-applied', 'fail')] })
+  expect(await store.evidence(lease.runId)).toMatchObject([{ attemptId: 'attempt-refused', verdict: 'fail' }])
+})
+
 test('an expected record that is not current is refused, and the change with all its parts', async () => {
   const { lease, record, key } = await opened()
   const drain = { transition: 'drain', expected: record, target: 'region-b' } as const

@@ -27,6 +27,19 @@ async function registered(count: number): Promise<readonly OwnershipRecord[]> {
   return await ada.register(names)
 }
 
+test('a key that is moved there and back has risen by two epochs, and its log tells each step', async () => {
+  const home = await only(ada.register([{ key: 'tenant-there-and-back', homeRegion: 'region-a' }]))
+  const there = await moveKey(ada, home, 'region-b')
+  expect(there).toMatchObject({ homeRegion: 'region-b', epoch: 2, state: 'ACTIVE', targetRegion: null, changedBy: 'homeregion_operator' })
+  const back = await moveKey(ada, there, 'region-a')
+  expect(back).toMatchObject({ homeRegion: 'region-a', epoch: 3, state: 'ACTIVE' })
+  expect(await only(ada.ownership(['tenant-there-and-back', 'tenant-none']))).toEqual(back)
+  const steps = (await ada.history('tenant-there-and-back')).map(row => row.transition)
+  const move = ['drain', 'fence', 'catch-up', 'activate']
+  expect(steps).toEqual(['register', ...move, ...move])
+  expect(await ada.auditBreak()).toBeNull()
+})
+
 test('the second run on a key is told who holds it, since when and under which run', async () => {
   const records = await registered(2)
   const lease = await ada.openRun(planFor(records, 'region-b'), HOLDER, 'maintenance')

@@ -3,7 +3,7 @@ import type { LogEntry } from './ownership-changes.ts'
 import { epochMoved, interlockRefused, REFUSAL, sqlstate, violated } from './refusals.ts'
 
 /** Constraints through which the database refuses an activation. */
-const INTERLOCK = /^(activation_|evidence_|ownership_log_(interlock|activation)$|interlock_policy)/
+const INTERLOCK = /^(activation_|ownership_log_(interlock|activation)$|interlock_policy)/
 /** Constraints that say that the record is not the one the change was made for. */
 const MOVED = ['ownership_log_pkey', 'ownership_log_predecessor', 'ownership_log_transition', 'ownership_log_run', 'ownership_is_logged']
 

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import type { Config } from '../../domain/config.ts'
 import { HomeregionError } from '../../domain/errors.ts'
+import { interlockPolicy } from '../../domain/planning.ts'
 import { type Connection, createConnection, type Secrets } from '../postgres/connection.ts'
 import { grants, loginUser } from './grants.ts'
 import { sqlstate, translate } from './refusals.ts'
@@ -134,9 +135,8 @@ function roleMissing(error: unknown, config: Config): HomeregionError | null {
 
 /** Whose control plane it is, and which proofs an activation needs: repeated at each init, so that they follow the configuration. */
 function settings(config: Config): readonly RenderedStatement[] {
-  const independent = config.topology === 'independent'
-  // One shared database has one copy of everything: there is nothing to catch up with.
-  const needs = [independent, independent, independent && config.idempotency !== null].join(', ')
+  const { required } = interlockPolicy(config)
+  const needs = (['barrier-applied', 'versions-equal', 'idempotency-carried'] as const).map(check => required.includes(check)).join(', ')
   return [
     {
       sql: `insert into homeregion_control.installation (service, topology)

@@ -162,7 +162,6 @@ create table homeregion_control.attempt (
   outcome text check (outcome in ('done', 'failed', 'unknown', 'undone')),
   ended_at timestamptz,
   result jsonb,
-  constraint attempt_of_run unique (id, run_id),
   constraint attempt_of_key unique (id, run_id, key),
   constraint attempt_key foreign key (run_id, key) references homeregion_control.run_key (run_id, key),
   constraint attempt_ended check ((outcome is null) = (ended_at is null))
@@ -171,7 +170,8 @@ create table homeregion_control.attempt (
 -- @ Resume and `run show` read the attempts of one run.
 create index attempt_by_run on homeregion_control.attempt (run_id, started_at);
 
--- @ One observation by one check, bound to the run, key and attempt it was made for.
+-- @ One observation by one check, bound to the run, key and attempt it was made for. An attempt that the interlock refused was never
+-- @ started, and its evidence is kept all the same.
 create table homeregion_control.evidence (
   id uuid primary key,
   nth bigint not null,
@@ -190,7 +190,6 @@ create table homeregion_control.evidence (
   recorded_at timestamptz not null default now(),
   recorded_by text not null default session_user,
   constraint evidence_key foreign key (run_id, key) references homeregion_control.run_key (run_id, key),
-  constraint evidence_attempt foreign key (attempt_id, run_id) references homeregion_control.attempt (id, run_id),
   constraint evidence_use unique (id, run_id, key, check_name, verdict, attempt_id, recorded_at)
 );
 
