@@ -57,7 +57,8 @@ const SETTINGS = {
   log_timezone: 'UTC',
 } as const
 
-const START_TIMEOUT_MS = 30_000
+// 0.2 s on an idle machine, and recovery after a kill may be long.
+const START_TIMEOUT_MS = 90_000
 const STOP_GRACE_MS = 10_000
 const SAME_PORT_MS = 5_000
 const RETRY_MS = 50

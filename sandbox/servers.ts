@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { allSettled } from './all-settled.ts'
 import type { RegionServers, Servers } from './config-text.ts'
 import { prepareControlPlaneDatabase, prepareRegionDatabase } from './databases.ts'
 import { type KafkaServer, runningKafka, startKafka } from './kafka.ts'
@@ -33,7 +34,7 @@ export function kafkaName(region: SandboxRegion): string {
 /** Three databases and two brokers, started side by side, with their roles, tables, topics and rights. What runs already stays. */
 export async function startServers(context: ServersContext): Promise<Servers> {
   const { layout, secrets, progress } = context
-  const [controlPlane, a, b] = await Promise.all([
+  const [controlPlane, a, b] = await allSettled([
     ensurePostgres(context, CONTROL_PLANE, layout.controlPlane).then(async server => {
       await prepareControlPlaneDatabase(server.adminUrl, secrets.read('control-plane.homeregion_operator'))
       progress(`control plane     PostgreSQL on 127.0.0.1:${server.port}`)
@@ -59,7 +60,7 @@ export async function runningServers({ layout, table }: Pick<ServersContext, 'la
 
 async function startRegion(context: ServersContext, region: SandboxRegion): Promise<RegionServers> {
   const { layout, secrets, progress } = context
-  const [postgres, kafka] = await Promise.all([
+  const [postgres, kafka] = await allSettled([
     ensurePostgres(context, postgresName(region), layout.region(region).postgres).then(async server => {
       await prepareRegionDatabase(server.adminUrl, role => secrets.read(`${region}.${role}`))
       progress(`${region}          PostgreSQL on 127.0.0.1:${server.port}`)

@@ -3,6 +3,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, statSync, wri
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { packageFile } from '../src/adapters/files/package-root.ts'
+import { allSettled } from './all-settled.ts'
 import { loginUrl, type Servers } from './config-text.ts'
 import { freePorts } from './free-ports.ts'
 import { APP_DATABASE, inboxGroup, type Layout, OWNERSHIP_TOPIC, outboxTopic, REGIONS, type SandboxRegion } from './layout.ts'
@@ -23,7 +24,8 @@ export type ServiceContext = {
   readonly servers: Servers
 }
 
-const START_TIMEOUT_MS = 30_000
+// 1 s on an idle machine; a laptop that builds something else at the same time has needed half a minute.
+const START_TIMEOUT_MS = 90_000
 const STOP_GRACE_MS = 5_000
 
 /** Starts the services that do not run, and starts again those whose databases or brokers have moved. */
@@ -31,7 +33,7 @@ export async function startServices(context: ServiceContext): Promise<readonly S
   for (let attempt = 1; ; attempt++) {
     const ports = await choosePorts(context.layout, attempt > 1)
     try {
-      return await Promise.all(REGIONS.map(region => ensureService(context, region, ports)))
+      return await allSettled(REGIONS.map(region => ensureService(context, region, ports)))
     } catch (error) {
       // A port taken meanwhile: both get new ones, because each knows the other's.
       if (attempt === 3 || !(error instanceof PortTaken)) throw error
@@ -112,7 +114,7 @@ async function launch(context: ServiceContext, region: SandboxRegion, dir: strin
   if (readyLine(said()) !== null && isRunning(started)) return started
   await killProcess(started)
   if (said().includes('EADDRINUSE')) throw new PortTaken()
-  throw sandboxError(`the service of ${region} did not start: ${said().trim().split('\n').at(-1) ?? ''}`, `read ${logFile}`)
+  throw sandboxError(`the service of ${region} did not start: ${said().trim().split('\n').at(-1) || 'it said nothing'}`, `read ${logFile}`)
 }
 
 function readyLine(text: string): ServiceReady | null {
