@@ -192,9 +192,14 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $body
 declare
   o homeregion.ownership;
   here text := homeregion.local_region();
+  stayed boolean;
 begin
-  -- Exclusive: a copy of a foreign change that is still being applied ends before the first own write.
-  perform homeregion.lock_key(p_key);
+  perform homeregion.begin_change();
+  -- A key that was only drained never left, so no foreign copy is under way, and the writer that kept it from draining may still be open:
+  -- giving it back must not wait for that one. A fence that comes first is seen under the row's lock, and refuses this.
+  select s.epoch = p_epoch and s.home_region = here and s.state in ('DRAINING', 'ACTIVE') into stayed from homeregion.ownership s where s.key = p_key;
+  -- Otherwise exclusive: a copy of a foreign change that is still being applied ends before the first own write.
+  if stayed is not true then perform homeregion.lock_key(p_key); end if;
   o := homeregion.own(p_key, null, p_token);
   if o.key is null then
     insert into homeregion.ownership (key, home_region, epoch, state, token) values (p_key, here, p_epoch, 'ACTIVE', p_token);
