@@ -25,7 +25,8 @@ export async function openKafka(connection: KafkaConnection): Promise<Kafka> {
     login.sasl === null
       ? null
       : { mechanism: login.sasl.mechanism, username: login.sasl.username, password: await connection.secrets.read(login.sasl.password) }
-  return new kafkajs.Kafka({
+  const sockets: Sockets = { open: new Set(), cut: false }
+  const kafka = new kafkajs.Kafka({
     clientId: connection.clientId,
     brokers: [...login.brokers],
     ssl: login.ssl,
@@ -37,9 +38,26 @@ export async function openKafka(connection: KafkaConnection): Promise<Kafka> {
     requestTimeout: connection.callTimeoutMs,
     enforceRequestTimeout: true,
     retry: { retries: 1, initialRetryTime: 50, maxRetryTime: 200 },
-    socketFactory,
+    socketFactory: trackedSockets(sockets),
     logCreator: quietLog,
   })
+  opened.set(kafka, sockets)
+  return kafka
+}
+
+type Sockets = { readonly open: Set<net.Socket>; cut: boolean }
+
+const opened = new WeakMap<Kafka, Sockets>()
+
+/**
+ * Cuts every connection that clients of this Kafka have, and those they try to open afterwards. A client that was given up on would wait
+ * for a silent broker, and keep the process from ending. The error, because kafkajs lets go of its timers at no other event.
+ */
+export function cutConnections(kafka: Kafka): void {
+  const sockets = opened.get(kafka)
+  if (sockets === undefined) return
+  sockets.cut = true
+  for (const socket of sockets.open) socket.destroy(new Error('given up'))
 }
 
 /** @throws HomeregionError `kafka-unreachable` when `work` fails or takes longer than the call timeout */
@@ -89,12 +107,18 @@ function reason(error: unknown): string {
 }
 
 // Nagle's algorithm would hold a small request back until the broker acknowledged the one before it.
-const socketFactory: ISocketFactory = ({ host, port, ssl, onConnect }) => {
-  const servername = net.isIP(host) === 0 ? { servername: host } : {}
-  const socket = ssl ? tls.connect({ host, port, ...servername, ...ssl }, onConnect) : net.connect({ host, port }, onConnect)
-  socket.setKeepAlive(true, 60_000)
-  socket.setNoDelay(true)
-  return socket
+function trackedSockets(sockets: Sockets): ISocketFactory {
+  return ({ host, port, ssl, onConnect }) => {
+    const servername = net.isIP(host) === 0 ? { servername: host } : {}
+    const socket = ssl ? tls.connect({ host, port, ...servername, ...ssl }, onConnect) : net.connect({ host, port }, onConnect)
+    socket.setKeepAlive(true, 60_000)
+    socket.setNoDelay(true)
+    sockets.open.add(socket)
+    socket.once('close', () => sockets.open.delete(socket))
+    // Not before the client listens for it.
+    if (sockets.cut) process.nextTick(() => socket.destroy(new Error('given up')))
+    return socket
+  }
 }
 
 // kafkajs logs to stdout by default, which would break every command that prints JSON.

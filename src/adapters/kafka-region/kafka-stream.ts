@@ -1,7 +1,7 @@
 import type { Admin, Kafka, Producer } from 'kafkajs'
 import type { Config, RegionConfig } from '../../domain/config.ts'
 import type { RegionStream } from '../../domain/ports.ts'
-import { disconnect, type KafkaConnection, openKafka, type SecretReader, withinDeadline } from './kafka-client.ts'
+import { cutConnections, disconnect, type KafkaConnection, openKafka, type SecretReader, withinDeadline } from './kafka-client.ts'
 import { ensureTopic } from './topics.ts'
 
 /** Connects at the first call and keeps the connection; a failed call throws it away, and the next one opens another. */
@@ -63,6 +63,8 @@ export function createRegionStream(region: RegionConfig, config: Config, secrets
     close: async () => {
       const open = await Promise.all([producer.take(), admin.take()].map(async client => await client?.catch(() => null)))
       await Promise.all(open.map(async client => (client === null || client === undefined ? undefined : await disconnect(client))))
+      const used = await kafka.take()?.catch(() => null)
+      if (used !== null && used !== undefined) cutConnections(used)
     },
   }
 }
