@@ -38,16 +38,22 @@ export type Fixture = {
 export async function startFixture(options: { version?: PostgresVersion; install?: boolean } = {}): Promise<Fixture> {
   const dir = mkdtempSync(join(tmpdir(), 'homeregion-control-plane-'))
   const server = await startPostgres({ dir: join(dir, 'pg'), ...(options.version === undefined ? {} : { version: options.version }) })
+  const remove = async () => {
+    await server.stop()
+    rmSync(dir, { recursive: true, force: true })
+  }
   const closing: (() => Promise<void>)[] = []
-  const admin = new pg.Client({ connectionString: server.adminUrl })
-  await admin.connect()
-  await admin.query(`create role ${OPERATOR} login password '${PASSWORD}'`)
-  await admin.query('create database control')
-  await admin.end()
   const config = controlPlaneConfig(server)
   const password = decodeURIComponent(new URL(server.adminUrl).password)
   const secrets: Secrets = { read: async reference => ('env' in reference && reference.env === 'ADMIN' ? password : PASSWORD) }
-  if (options.install !== false) await installControlPlane({ config, secrets, dryRun: false })
+  try {
+    await createDatabase(server)
+    if (options.install !== false) await installControlPlane({ config, secrets, dryRun: false })
+  } catch (error) {
+    // Nobody else knows of the server yet.
+    await remove()
+    throw error
+  }
   return {
     config,
     secrets,
@@ -73,10 +79,17 @@ export async function startFixture(options: { version?: PostgresVersion; install
     },
     stop: async () => {
       await Promise.allSettled(closing.map(async close => await close()))
-      await server.stop()
-      rmSync(dir, { recursive: true, force: true })
+      await remove()
     },
   }
+}
+
+async function createDatabase(server: PostgresServer): Promise<void> {
+  const admin = new pg.Client({ connectionString: server.adminUrl })
+  await admin.connect()
+  await admin.query(`create role ${OPERATOR} login password '${PASSWORD}'`)
+  await admin.query('create database control')
+  await admin.end()
 }
 
 function controlPlaneConfig(server: PostgresServer): Config {
