@@ -14,6 +14,7 @@ export const PASSWORD = 'throwaway-of-one-bench'
 
 export type BenchServer = {
   readonly port: number
+  readonly adminUrl: string
   /** `pgbench` where Debian has it, else sessions of this process, which take CPU from the server and so flatter the guard. */
   readonly driver: 'pgbench' | 'node'
   /** Between rounds: small tables, as fresh as at the start. */
@@ -48,6 +49,7 @@ export async function startBenchServer(version: PostgresVersion): Promise<BenchS
   await admin.query('vacuum analyze')
   return {
     port: server.port,
+    adminUrl: server.adminUrl,
     driver: existsSync(PGBENCH) ? 'pgbench' : 'node',
     empty: async () => {
       for (const schema of ['guarded', 'empty', 'plain'])
