@@ -41,6 +41,11 @@ export interface ControlPlane {
   openRun(plan: Plan, holder: Holder, reason: string | null): Promise<RunLease>
   /** New token for an open run. Refused while another holder's lease is alive unless `force`. @throws `run-leased`, `run-closed`, `unknown-run` */
   takeRun(runId: string, holder: Holder, force: boolean): Promise<RunLease>
+  /**
+   * New token for a run this holder has, also when the answer to its last request for one was lost.
+   * @throws `superseded` once another holder took the run, however long ago that one's lease ran out; `run-closed`
+   */
+  retakeRun(lease: RunLease, holder: Holder): Promise<RunLease>
   /** Extends the lease. @throws `superseded` */
   renew(lease: RunLease): Promise<void>
   /** Ends the lease at once, so that the next operator need not wait for it; the run stays open. @throws `superseded` */

@@ -49,7 +49,7 @@ export function createRunJournal(engine: Engine, first: RunLease): RunJournal {
       }
     },
     retake: async () => {
-      lease = await engine.controlPlane.takeRun(first.runId, engine.holder, false)
+      lease = await engine.controlPlane.retakeRun(lease, engine.holder)
     },
   }
 }

@@ -7,7 +7,7 @@ import { commitChange } from './journal-commit.ts'
 import { countOwnership, findOwnership, listOwnership, readHistory } from './ownership-queries.ts'
 import { REFUSAL, sqlstate, translate } from './refusals.ts'
 import { registerKeys } from './registration.ts'
-import { renewLease, takeLease } from './run-lease.ts'
+import { renewLease, retakeLease, takeLease } from './run-lease.ts'
 import { openRun } from './run-opening.ts'
 import { findRun, listRuns, readAttempts, readEvidence } from './run-queries.ts'
 import { CONTROL_PLANE_VERSION } from './schema.ts'
@@ -46,7 +46,9 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     history: async key => await coded(async () => await readHistory(connection, key)),
     register: async keys => await coded(async () => await registerKeys(connection, keys, callTimeoutMs)),
     openRun: async (plan, holder, reason) => await coded(async () => await openRun(connection, plan, holder, reason, runLeaseMs)),
-    takeRun: async (runId, holder, force) => await coded(async () => await takeLease(connection, runId, holder, force, runLeaseMs)),
+    takeRun: async (runId, holder, force) =>
+      await coded(async () => await takeLease(connection, runId, holder, force ? 'force' : 'free', runLeaseMs)),
+    retakeRun: async (lease, holder) => await coded(async () => await retakeLease(connection, lease, holder, runLeaseMs)),
     renew: async lease => await coded(async () => await renewLease(connection, lease, runLeaseMs)),
     release: async lease => await coded(async () => await renewLease(connection, lease, 0)),
     commit: async (lease, change) => await coded(async () => await commitChange(connection, lease, change, runLeaseMs)),

@@ -29,33 +29,61 @@ export async function renewLease(connection: Connection, lease: RunLease, leaseM
   })
 }
 
+/** Whose run may be taken: one whose lease is over (or that is the holder's own), any, or only the holder's own. */
+type Right = 'free' | 'force' | 'own'
+
+export async function takeLease(
+  connection: Connection,
+  runId: string,
+  holder: Holder,
+  right: Exclude<Right, 'own'>,
+  leaseMs: number,
+): Promise<RunLease> {
+  return await take(connection, runId, holder, right, null, leaseMs)
+}
+
+/**
+ * A holder that was superseded must not come back, also when the one who superseded it is dead and its lease is over. By the holder and not by
+ * the token alone: the answer that would have told the current one may have been lost.
+ */
+export async function retakeLease(connection: Connection, lease: RunLease, holder: Holder, leaseMs: number): Promise<RunLease> {
+  return await take(connection, lease.runId, holder, 'own', lease.token, leaseMs)
+}
+
 /** A new token for an open run. The row lock orders takers; the sequence is drawn again by the one who waited. */
-export async function takeLease(connection: Connection, runId: string, holder: Holder, force: boolean, leaseMs: number): Promise<RunLease> {
-  const take: Statement = {
+async function take(
+  connection: Connection,
+  runId: string,
+  holder: Holder,
+  right: Right,
+  formerToken: number | null,
+  leaseMs: number,
+): Promise<RunLease> {
+  const takes: Statement = {
     sql: `with taken as (
   update homeregion_control.run set token = nextval('homeregion_control.run_token'), holder_host = $2, holder_pid = $3, holder_user = $4,
     lease_until = clock_timestamp() + $6::double precision * interval '1 millisecond'
   where id = $1 and open
-    and ($5::boolean or lease_until is null or lease_until <= clock_timestamp()
+    and ($5::text = 'force' or ($5::text = 'free' and (lease_until is null or lease_until <= clock_timestamp()))
       or (holder_host = $2 and holder_pid = $3 and holder_user = $4))
   returning token
 )
 select homeregion_control.require((select count(*) from taken) = 1, '${REFUSAL.lease}', 'the run cannot be taken') as taken,
   (select token from taken) as token`,
-    parameters: [runId, holder.host, holder.pid, holder.user, force, leaseMs],
+    parameters: [runId, holder.host, holder.pid, holder.user, right, leaseMs],
   }
   const audit = appendAudit({
-    event: force ? 'run-taken-by-force' : 'run-taken',
+    event: right === 'force' ? 'run-taken-by-force' : 'run-taken',
     runId,
     key: null,
     detail: { host: holder.host, pid: holder.pid, user: holder.user },
   })
   try {
-    const answers = await connection.transaction('write', [requireVersion(), take, ...audit])
+    const answers = await connection.transaction('write', [requireVersion(), takes, ...audit])
     return { runId, token: Number(answers[1]?.rows[0]?.token) }
   } catch (error) {
     if (sqlstate(error) !== REFUSAL.lease) throw error
-    throw await refusedLease(connection, runId, null, error)
+    throw await refusedLease(connection, runId, formerToken, error)
   }
 }
 
