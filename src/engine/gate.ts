@@ -13,8 +13,9 @@ export type GateResult =
       readonly why: 'refused' | 'deadline' | 'interrupted'
     }
 
-/** Pauses between two looks: short at first, because the write stop is being paid for; longer when it takes long anyway. */
-const FIRST_PAUSE_MS = 1
+/** Pauses between two looks: a tenth of what was waited already, so that a gate that opens is found open at most a tenth later. */
+const SHARE_OF_WAIT = 0.1
+const SHORTEST_PAUSE_MS = 1
 const LONGEST_PAUSE_MS = 500
 /** The screen is told of a gate that waits only after this long. */
 const QUIET_MS = 300
@@ -57,7 +58,6 @@ export async function passGates(
     evidence: await look(items.filter(i => i.step === step)),
   })
   announce()
-  let pauseMs = FIRST_PAUSE_MS
   let alone = false
   let told = started
   while (accepted.length < items.length) {
@@ -84,8 +84,8 @@ export async function passGates(
       engine.operator.report({ type: 'gate-waiting', step: blocked.step, key: subject.move?.key ?? null, evidence: [blocking], leftMs })
       told = now
     }
+    const pauseMs = Math.min(Math.max((now - started) * SHARE_OF_WAIT, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS)
     await engine.clock.sleep(Math.min(pauseMs, leftMs))
-    pauseMs = Math.min(pauseMs * 1.5, LONGEST_PAUSE_MS)
   }
   return { kind: 'passed', evidence: accepted }
 }

@@ -99,6 +99,8 @@ export async function abortRun(
       report(engine, move, end)
       ends.push({ move, end })
     }
+    // Every key was moved and only the run's own end is missing: an abort must not call that aborted.
+    if (ends.length === 0) ends.push(...run.moves.filter(m => m.outcome === 'moved').map(move => ({ move, end: onlyForward(move, runId) })))
     return await close(engine, journal, ends, 'ABORTED')
   } finally {
     keeper.stop()
@@ -106,21 +108,24 @@ export async function abortRun(
 }
 
 async function abortKey(key: KeyMove): Promise<KeyEnd> {
-  const shown = showKey(key.move.key)
   if (await undoKey(key))
     return {
       outcome: 'rolled-back',
       exit: 'done',
       fact: 'aborted',
-      state: `${shown} is written at ${key.move.source}, epoch ${key.record.epoch}: read back, and a write as each writer is admitted.`,
+      state: `${showKey(key.move.key)} is written at ${key.move.source}, epoch ${key.record.epoch}: read back, and a write as each writer is admitted.`,
       next: null,
     }
+  return onlyForward(key.move, key.journal.runId)
+}
+
+function onlyForward(move: PlannedMove, runId: string): KeyEnd {
   return {
     outcome: null,
     exit: 'needsHuman',
-    fact: `${shown} cannot be taken back: ownership was handed over`,
-    state: `It is ${key.move.target}'s since epoch ${key.record.epoch}; there is only forward.`,
-    next: `homeregion resume ${key.journal.runId}`,
+    fact: `${showKey(move.key)} cannot be taken back: ownership was handed over`,
+    state: `It is ${move.target}'s since epoch ${move.epoch + 1}; there is only forward.`,
+    next: `homeregion resume ${runId}`,
   }
 }
 

@@ -3,8 +3,9 @@ import { expect } from 'vitest'
 import { REGIONS, type SandboxRegion } from '../../sandbox/layout.ts'
 import type { Acknowledged, Load } from '../../sandbox/load.ts'
 import { waitUntil } from '../../sandbox/wait-until.ts'
-import type { CliResult } from '../rig/cli.ts'
+import type { CliResult, CliRun } from '../rig/cli.ts'
 import type { Rig } from '../rig/rig.ts'
+import { admitting } from './writers-watch.ts'
 
 export type Record = { readonly home: SandboxRegion; readonly state: string; readonly epoch: number }
 export type LogLine = { readonly transition: string; readonly epoch: number; readonly home: SandboxRegion }
@@ -13,15 +14,20 @@ export type LogLine = { readonly transition: string; readonly epoch: number; rea
 export type Scene = {
   register(keys: readonly string[], home?: SandboxRegion): Promise<void>
   transfer(key: string, to: SandboxRegion, fault?: string): Promise<CliResult>
+  startTransfer(keys: readonly string[], to: SandboxRegion, fault?: string): CliRun
   resume(run: string, key: string, fault?: string): Promise<CliResult>
+  resumeAll(run: string, keys: readonly string[], fault?: string): Promise<CliResult>
   abort(run: string, fault?: string): Promise<CliResult>
   /** Run that holds the key, or null. */
   openRun(key: string): Promise<string | null>
+  openRunOf(keys: readonly string[]): Promise<string | null>
   record(key: string): Promise<Record>
   log(key: string): Promise<readonly LogLine[]>
   boundaryState(region: SandboxRegion, key: string): Promise<string | null>
   /** Barriers of the key per epoch, over both outboxes. */
   barriers(key: string): Promise<ReadonlyMap<number, number>>
+  /** Events, the barrier included, that a region has written of a key under this epoch or an older one. */
+  eventsWritten(region: SandboxRegion, key: string, epoch: number): Promise<number>
   /** Regions that admit a real write of the key as the service's login, both transactions open at the same time. */
   admitting(key: string): Promise<readonly SandboxRegion[]>
   /** Every event of keys with this prefix has left its outbox and is in the other region's inbox. */
@@ -39,18 +45,29 @@ export async function createScene(rig: Rig): Promise<Scene> {
   })
   const one = async <T extends pg.QueryResultRow>(client: pg.Client, sql: string, values: readonly unknown[]) =>
     (await client.query<T>(sql, [...values])).rows
+  const answers = (keys: readonly string[]) => [
+    ...['--yes', '--observe', '0s'],
+    ...(keys.length === 1 ? ['--confirm', keys[0] ?? ''] : ['--confirm-count', String(keys.length)]),
+  ]
+  const startTransfer: Scene['startTransfer'] = (keys, to, fault) =>
+    rig.startCli(['transfer', ...keys, '--to', to, ...answers(keys)], environment(fault))
+  const resumeAll: Scene['resumeAll'] = async (run, keys, fault) => await rig.cli(['resume', run, ...answers(keys)], environment(fault))
+  const openRunOf: Scene['openRunOf'] = async keys => {
+    const sql = 'select run_id from homeregion_control.run_key where key = any ($1) and open limit 1'
+    return (await one<{ run_id: string }>(control, sql, [keys]))[0]?.run_id ?? null
+  }
   return {
     register: async (keys, home = 'region-a') => {
       const done = await rig.cli(['key', 'add', ...keys, '--home', home])
       expect(done.code, done.stderr).toBe(0)
     },
-    transfer: async (key, to, fault) =>
-      await rig.cli(['transfer', key, '--to', to, '--yes', '--confirm', key, '--observe', '0s'], environment(fault)),
-    resume: async (run, key, fault) => await rig.cli(['resume', run, '--yes', '--confirm', key, '--observe', '0s'], environment(fault)),
+    transfer: async (key, to, fault) => await startTransfer([key], to, fault).done,
+    startTransfer,
+    resume: async (run, key, fault) => await resumeAll(run, [key], fault),
+    resumeAll,
     abort: async (run, fault) => await rig.cli(['abort', run], environment(fault)),
-    openRun: async key =>
-      (await one<{ run_id: string }>(control, 'select run_id from homeregion_control.run_key where key = $1 and open', [key]))[0]?.run_id ??
-      null,
+    openRun: async key => await openRunOf([key]),
+    openRunOf,
     record: async key => {
       const sql = 'select home_region as home, state, epoch::int from homeregion_control.ownership where key = $1'
       const [found] = await one<Record>(control, sql, [key])
@@ -73,7 +90,18 @@ export async function createScene(rig: Rig): Promise<Scene> {
       for (const { epoch, n } of all.flat()) counts.set(epoch, (counts.get(epoch) ?? 0) + n)
       return counts
     },
-    admitting: async key => await admitting(rig, key),
+    admitting: async key => {
+      const writers = await Promise.all(REGIONS.map(async region => ({ region, client: await rig.pg(region, 'app_writer') })))
+      try {
+        return await admitting(writers, key)
+      } finally {
+        await Promise.all(writers.map(async ({ client }) => await client.end()))
+      }
+    },
+    eventsWritten: async (region, key, epoch) => {
+      const sql = `select count(*)::int as n from public.outbox where tenant_id = $1 and owner_epoch <= $2 and source_region = $3`
+      return (await one<{ n: number }>(admins[region], sql, [key, epoch, region]))[0]?.n ?? 0
+    },
     caughtUp: async prefix => {
       let open: readonly string[] = []
       const done = await waitUntil(async () => {
@@ -82,35 +110,6 @@ export async function createScene(rig: Rig): Promise<Scene> {
       }, CAUGHT_UP_MS)
       if (!done) throw new Error(`${open.length} events have not arrived: ${open.slice(0, 5).join(', ')}`)
     },
-  }
-}
-
-/** Both writes stand uncommitted at once: two regions that are open one after the other do not look like two that are open together. */
-async function admitting(rig: Rig, key: string): Promise<readonly SandboxRegion[]> {
-  const clients = await Promise.all(REGIONS.map(async region => ({ region, client: await rig.pg(region, 'app_writer') })))
-  try {
-    const found: SandboxRegion[] = []
-    for (const { region, client } of clients) {
-      await client.query('begin')
-      await client.query(
-        `select set_config('homeregion.epoch', coalesce((select epoch::text from homeregion.read($1)), ''), true), set_config('lock_timeout', '5s', true)`,
-        [key],
-      )
-      const admitted = await client
-        .query(`insert into public.invoice (tenant_id, invoice_id, account_id, amount_cents) values ($1, 'probe', 'probe', 1)`, [key])
-        .then(
-          () => true,
-          (error: unknown) => {
-            if (!(error instanceof Error && 'code' in error && String(error.code).startsWith('HR'))) throw error
-            return false
-          },
-        )
-      if (admitted) found.push(region)
-    }
-    return found
-  } finally {
-    await Promise.all(clients.map(async ({ client }) => await client.query('rollback').catch(() => undefined)))
-    await Promise.all(clients.map(async ({ client }) => await client.end()))
   }
 }
 
