@@ -19,7 +19,7 @@ export const replicationBehind: CheckHandler = async (engine, subject, use) => {
     return fail(
       observer,
       required,
-      `${backlog.count} unpublished, oldest ${formatMs(backlog.oldestAgeMs ?? 0)}: is the relay of ${move.source} running?`,
+      `${backlog.count} unpublished, oldest ${formatMs(backlog.oldestAgeMs ?? 0)} (event ${backlog.oldestEventId ?? '?'}): is the relay of ${move.source} running?`,
     )
   const unseen = ends.filter(e => e.committed === null && e.end !== '0')
   if (ends.length === 0 || unseen.length > 0)
