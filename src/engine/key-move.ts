@@ -22,6 +22,8 @@ export type KeyMove = {
   reached: Reached
   /** Commits that need not be waited for until the next write. */
   pending: Promise<void>
+  /** The fence's attempt, once its start is committed and until the fence is sent. */
+  fenceAttempt: string | null
 }
 
 export function createKeyMove(
@@ -42,6 +44,7 @@ export function createKeyMove(
     record,
     reached: 'nothing',
     pending: Promise.resolve(),
+    fenceAttempt: null,
     subject: { ...subject, move, barrierEventId, memory: new Map() },
   }
 }

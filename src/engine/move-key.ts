@@ -3,7 +3,7 @@ import type { Evidence } from '../domain/evidence.ts'
 import { showKey } from '../domain/key.ts'
 import type { Step } from '../domain/runbook.ts'
 import { announceOwner } from './actions/activate.ts'
-import { beginCatchUp } from './actions/fence.ts'
+import { beginCatchUp, endUnsentFence, startFenceEarly } from './actions/fence.ts'
 import { applyAction } from './actions/table.ts'
 import { passGates } from './gate.ts'
 import { isMoved, type KeyMove } from './key-move.ts'
@@ -30,9 +30,13 @@ export class GateNotPassed extends Error {
  * Throws what stopped it; nothing is undone here (see recover.ts).
  */
 export async function moveKey(key: KeyMove, doneSteps: ReadonlySet<string>): Promise<void> {
-  for (const segment of remaining(key)) {
-    if (key.engine.operator.interrupted()) throw new GateNotPassed(segment.head, [], 'interrupted')
-    await perform(key, segment, doneSteps)
+  const segments = remaining(key)
+  for (const [i, segment] of segments.entries()) {
+    if (key.engine.operator.interrupted()) {
+      await endUnsentFence(key)
+      throw new GateNotPassed(segment.head, [], 'interrupted')
+    }
+    await perform(key, segment, segments[i + 1]?.head ?? null, doneSteps)
   }
   await key.pending
 }
@@ -46,7 +50,7 @@ function remaining(key: KeyMove): readonly Segment[] {
   return segments
 }
 
-async function perform(key: KeyMove, segment: Segment, doneSteps: ReadonlySet<string>): Promise<void> {
+async function perform(key: KeyMove, segment: Segment, next: Step | null, doneSteps: ReadonlySet<string>): Promise<void> {
   const { engine, journal, move } = key
   const started = engine.clock.monotonicMs()
   const passed = (step: Step, evidence: readonly Evidence[]) => {
@@ -55,11 +59,14 @@ async function perform(key: KeyMove, segment: Segment, doneSteps: ReadonlySet<st
   }
   engine.operator.report({ type: 'step-started', step: segment.head, key: move.key })
   if (!isDone(segment.head, doneSteps)) await applyAction(key, segment.head)
+  if (segment.head.action?.kind === 'drain' && next?.action?.kind === 'fence') startFenceEarly(key, next)
   const announced = segment.head.action?.kind === 'activate' ? announceOwner(key) : Promise.resolve()
   const [gate] = await Promise.all([passGates(engine, journal.runId, segment.steps, key.subject, passed), announced])
   if (segment.head.action?.kind === 'activate') await engine.fault('activate:announced')
   journal.buffer({ evidence: gate.evidence })
-  if (gate.kind === 'not-passed') throw new GateNotPassed(gate.step, gate.evidence, gate.why)
+  if (gate.kind === 'passed') return
+  await endUnsentFence(key)
+  throw new GateNotPassed(gate.step, gate.evidence, gate.why)
 }
 
 /** The author's own steps are never repeated; those that move ownership are idempotent and decided by the key's state. */

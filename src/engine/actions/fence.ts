@@ -1,4 +1,5 @@
 import { showKey } from '../../domain/key.ts'
+import type { Step } from '../../domain/runbook.ts'
 import { type KeyMove, take } from '../key-move.ts'
 import type { Action } from './action.ts'
 
@@ -7,9 +8,9 @@ export const fence: Action<'fence'> = {
   plan: move => `fence ${showKey(move.key)} in ${move.source}, write the barrier event, and prove it with refused writes`,
   apply: async (key, step) => {
     const { engine, journal, move } = key
-    const id = engine.newId()
     await key.pending
-    await journal.commit('fence-start', { starts: [{ id, key: move.key, step: step.id, action: 'fence' }] })
+    const id = key.fenceAttempt ?? (await start(key, step))
+    key.fenceAttempt = null
     key.reached = 'fence-sent'
     const row = await engine.region(move.source).fence(move.key, move.epoch, journal.lease().token, key.barrierEventId)
     await engine.fault('fence:applied')
@@ -28,6 +29,32 @@ export const fence: Action<'fence'> = {
   },
   // Taking a fence back is ownership's affair: the source may write again only under a new epoch (undo-key.ts).
   undo: null,
+}
+
+/**
+ * Commits the fence's `started` beside the gate that stands before it, since every round trip here is paid in write downtime. Nothing is
+ * sent before the gate has opened; where it does not, the attempt ends as failed, and a resume finds by looking that it was not done.
+ */
+export function startFenceEarly(key: KeyMove, step: Step): void {
+  const before = key.pending
+  key.pending = before.then(async () => {
+    key.fenceAttempt = await start(key, step)
+  })
+  key.pending.catch(() => undefined)
+}
+
+/** A fence that was announced to the journal and not sent. */
+export async function endUnsentFence(key: KeyMove): Promise<void> {
+  await key.pending.catch(() => undefined)
+  if (key.fenceAttempt === null) return
+  key.journal.buffer({ ends: [{ id: key.fenceAttempt, outcome: 'failed', result: { sent: false } }] })
+  key.fenceAttempt = null
+}
+
+async function start(key: KeyMove, step: Step): Promise<string> {
+  const id = key.engine.newId()
+  await key.journal.commit('fence-start', { starts: [{ id, key: key.move.key, step: step.id, action: 'fence' }] })
+  return id
 }
 
 /** The fence is proved: the target may catch up. */
