@@ -6,5 +6,5 @@ export async function allSettled<T extends readonly unknown[]>(work: T): Promise
   const outcomes = await Promise.allSettled(work)
   const failed = outcomes.find(o => o.status === 'rejected')
   if (failed !== undefined) throw failed.reason
-  return (await Promise.all(work)) as { -readonly [I in keyof T]: Awaited<T[I]> }
+  return await Promise.all(work)
 }

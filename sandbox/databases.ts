@@ -5,7 +5,7 @@ import { APP_DATABASE, CONTROL_PLANE_DATABASE } from './layout.ts'
 import { scramVerifier } from './scram-verifier.ts'
 
 /** Login roles of a region's database. The names of their secrets are `<region>.<role>`. */
-export const REGION_LOGINS = ['app_writer', 'app_relay', 'app_inbox', 'homeregion_operator'] as const
+const REGION_LOGINS = ['app_writer', 'app_relay', 'app_inbox', 'homeregion_operator'] as const
 export type RegionLogin = (typeof REGION_LOGINS)[number]
 
 /** Roles, database and tables of one region's service; repeatable. `password` gives the secret of a login. */

@@ -9,7 +9,7 @@ import { sandboxError } from './sandbox-error.ts'
 const run = promisify(execFile)
 
 /** Same version as sandbox/kafka/pom.xml. */
-export const KAFKA_VERSION = '4.3.1'
+const KAFKA_VERSION = '4.3.1'
 
 // Measured: a broker with these takes 0.18 GB and is ready in 1-2 s on two cores.
 const JVM_FLAGS = [

@@ -43,7 +43,7 @@ export function layout(dir: string = defaultDir()): Layout {
 }
 
 /** One sandbox per user unless another folder is given: two users of a machine do not meet. */
-export function defaultDir(): string {
+function defaultDir(): string {
   return process.env.HOMEREGION_SANDBOX ?? join(tmpdir(), `homeregion-sandbox-${process.getuid?.() ?? 'user'}`)
 }
 

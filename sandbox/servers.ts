@@ -76,7 +76,7 @@ async function startRegion(context: ServersContext, region: SandboxRegion): Prom
 }
 
 /** The running server if there is one; what hangs or was half started is ended and started again. */
-export async function ensurePostgres({ table }: Pick<ServersContext, 'table'>, name: string, dir: string): Promise<PostgresServer> {
+async function ensurePostgres({ table }: Pick<ServersContext, 'table'>, name: string, dir: string): Promise<PostgresServer> {
   const recorded = table.find(name)
   const running = runningPostgres(dir, recorded)
   if (running !== null && (await portAnswers(`127.0.0.1:${running.port}`, ANSWER_MS))) return running
@@ -86,7 +86,7 @@ export async function ensurePostgres({ table }: Pick<ServersContext, 'table'>, n
   return await startPostgres({ dir, name, onStart: started => table.record(started) })
 }
 
-export async function ensureKafka(
+async function ensureKafka(
   { layout, table, secrets }: Pick<ServersContext, 'layout' | 'table' | 'secrets'>,
   region: SandboxRegion,
 ): Promise<KafkaServer> {

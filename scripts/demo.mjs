@@ -139,7 +139,9 @@ async function directWrite() {
     error => error,
   )
   await client.end()
-  console.log(`${SOURCE}, as app_writer in psql's place: ${refused === null ? 'ADMITTED' : `${refused.message}, SQLSTATE ${refused.code}`}`)
+  console.log(
+    `${SOURCE}, as app_writer, straight into its database: ${refused === null ? 'ADMITTED' : `${refused.message}, SQLSTATE ${refused.code}`}`,
+  )
   if (refused?.code !== 'HR001') problems.push('the source still takes writes')
 }
 
