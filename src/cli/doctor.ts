@@ -17,7 +17,7 @@ export async function doctor(context: CliContext): Promise<void> {
   ]
   const findings = (await Promise.all(places)).flat()
   if (format === 'json') context.out.line(JSON.stringify(findings))
-  else for (const f of findings) context.out.line(printable(`${mark(context.out, f.verdict)} ${f.place}: ${f.check}: ${f.detail}`))
+  else for (const f of findings) context.out.line(`${mark(context.out, f.verdict)} ${printable(`${f.place}: ${f.check}: ${f.detail}`)}`)
   const bad = findings.filter(f => f.verdict !== 'pass')
   if (bad.length === 0) return
   if (format === 'text') context.out.line(`${bad.length} of ${findings.length} need attention`)

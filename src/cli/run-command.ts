@@ -6,6 +6,7 @@ import type { Operator } from '../engine/context.ts'
 import type { RunEnd } from '../engine/run.ts'
 import type { CliContext } from './context.ts'
 import { type Answers, createOperator, watchSignals } from './operator.ts'
+import { printable } from './render/error.ts'
 import { createProgress, noLiveLine } from './render/progress.ts'
 
 /** Flags of every verb that drives a run. */
@@ -44,7 +45,7 @@ export async function drive(context: CliContext, answers: Answers, work: (operat
     const end = await work(createOperator(context, answers, progress.report, signals))
     progress.close()
     if (format === 'json') context.out.line(endJson(end))
-    else context.out.line(endText(end))
+    else context.out.line(printable(endText(end)))
     context.exit(end.exit === 'interrupted' && signals.name() === 'SIGTERM' ? 'terminated' : end.exit)
   } finally {
     progress.close()

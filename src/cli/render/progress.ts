@@ -14,9 +14,10 @@ const OBSERVED_LENGTH = 240
 
 export function createProgress(printer: Printer, live: LiveLine): Progress {
   let lastWaiting = 0
-  const line = (text: string) => {
+  // What comes from outside is made harmless; the mark in front is ours, and so is its colour.
+  const line = (text: string, verdict?: Verdict) => {
     live.clear()
-    printer.line(printable(text))
+    printer.line(verdict === undefined ? printable(text) : `${mark(printer, verdict)} ${printable(text)}`)
   }
   const report = (event: RunEvent): void => {
     switch (event.type) {
@@ -25,16 +26,16 @@ export function createProgress(printer: Printer, live: LiveLine): Progress {
       case 'key-started':
         return event.total > 1 ? line(`\n${showKey(event.move.key)}  (${event.index + 1} of ${event.total})`) : undefined
       case 'step-started':
-        live.show(`${event.step.id}: ${event.step.title}`)
+        live.show(printable(`${event.step.id}: ${event.step.title}`))
         return
       case 'step-passed': {
-        line(`${mark(printer, 'pass')} ${event.step.id.padEnd(10)} ${formatMs(event.tookMs).padStart(7)}  ${event.step.title}`)
-        for (const e of event.evidence) line(evidenceLine(printer, e))
+        line(`${event.step.id.padEnd(10)} ${formatMs(event.tookMs).padStart(7)}  ${event.step.title}`, 'pass')
+        for (const e of event.evidence) printer.line(evidenceLine(printer, e))
         return
       }
       case 'gate-waiting': {
         const text = event.evidence.map(e => `${e.check}: ${cut(e.observed)}`).join('; ')
-        if (live.show(`${event.step.id}: ${text} (${formatMs(event.leftMs)} left)`)) return
+        if (live.show(printable(`${event.step.id}: ${text} (${formatMs(event.leftMs)} left)`))) return
         if (performance.now() - lastWaiting < LIVE_PAUSE_MS) return
         lastWaiting = performance.now()
         return line(`… ${event.step.id}: ${text} (${formatMs(event.leftMs)} left)`)
@@ -45,11 +46,9 @@ export function createProgress(printer: Printer, live: LiveLine): Progress {
         live.show(`${event.step.id}: ${event.evidence.map(e => `${e.check} ${e.verdict}`).join(', ')} (${formatMs(event.leftMs)} left)`)
         return
       case 'undoing':
-        return line(`${mark(printer, 'fail')} taking ${showKey(event.key)} back: ${event.why}`)
+        return line(`taking ${showKey(event.key)} back: ${event.why}`, 'fail')
       case 'key-ended':
-        return line(
-          `${event.outcome === 'moved' ? mark(printer, 'pass') : mark(printer, 'fail')} ${showKey(event.move.key)} ${event.outcome}: ${event.detail}`,
-        )
+        return line(`${showKey(event.move.key)} ${event.outcome}: ${event.detail}`, event.outcome === 'moved' ? 'pass' : 'fail')
       case 'note':
         return line(`note: ${event.text}`)
     }
@@ -64,7 +63,7 @@ export const noLiveLine: LiveLine = { show: () => false, clear: () => undefined 
 
 export function evidenceLine(printer: Printer, evidence: Evidence): string {
   const required = evidence.verdict === 'pass' ? '' : `  (required: ${evidence.required})`
-  return `    ${mark(printer, evidence.verdict)} ${evidence.check}: ${cut(evidence.observed)}${required}  [${evidence.observer}]`
+  return `    ${mark(printer, evidence.verdict)} ${printable(`${evidence.check}: ${cut(evidence.observed)}${required}  [${evidence.observer}]`)}`
 }
 
 export function mark(printer: Printer, verdict: Verdict): string {
