@@ -2,25 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
+import type { Acknowledged } from './acknowledged.ts'
+
+// What a load returns, for those who start one.
+export type { Acknowledged } from './acknowledged.ts'
+
 import { createLoadClient, type LoadClient } from './load-client.ts'
 import { type WriteStop, writeStops } from './write-stops.ts'
-
-/** One write that a region said it had committed: the ground truth that the databases are held against. */
-export type Acknowledged = {
-  readonly idempotencyKey: string
-  readonly key: string
-  readonly accountId: string
-  readonly version: number
-  readonly epoch: number
-  /** Region that committed it. */
-  readonly region: string
-  readonly replayed: boolean
-  /** Milliseconds of one clock: the load generator's. `sentAtMs` is the first attempt, `lastSentAtMs` the one that was answered. */
-  readonly sentAtMs: number
-  readonly lastSentAtMs: number
-  readonly ackedAtMs: number
-  readonly attempts: number
-}
 
 export type Refused = {
   readonly key: string

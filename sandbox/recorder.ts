@@ -1,5 +1,5 @@
+import type { Acknowledged } from './acknowledged.ts'
 import { grouped } from './grouped.ts'
-import type { Acknowledged } from './load.ts'
 
 /** One event as a region's outbox holds it. */
 export type RecordedEvent = {

@@ -1,5 +1,5 @@
+import type { Acknowledged } from './acknowledged.ts'
 import { grouped } from './grouped.ts'
-import type { Acknowledged } from './load.ts'
 
 /** How long nobody acknowledged a write of a key while it moved, as a caller saw it. */
 export type WriteStop = {

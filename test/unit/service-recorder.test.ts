@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Acknowledged } from '../../sandbox/load.ts'
+import type { Acknowledged } from '../../sandbox/acknowledged.ts'
 import { holds, nameOf, type RecordedEvent, type RegionHistory, verify } from '../../sandbox/recorder.ts'
 import { writeStops } from '../../sandbox/write-stops.ts'
 
