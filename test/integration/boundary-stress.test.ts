@@ -51,11 +51,11 @@ async function write(client: pg.Client, table: string, isolation: string, end: n
 
 /** Rows of the key by transactions that a snapshot taken after the fence did not see as finished. */
 async function late(admin: pg.Client, table: string, key: string, snapshot: string): Promise<number> {
-  const { rows } = await admin.query(
+  const { rows } = await admin.query<{ n: string }>(
     `select count(*) as n from ${table} where tenant_id = $1 and not pg_visible_in_snapshot(xid, $2::pg_snapshot)`,
     [key, snapshot],
   )
-  return Number(rows[0].n)
+  return Number(rows[0]?.n)
 }
 
 test('under random load no row of a key is written after its fence, while a guard that only reads lets many through', async () => {
@@ -81,7 +81,7 @@ test('under random load no row of a key is written after its fence, while a guar
         await f.db.fence(key, epoch, epoch, randomUUID())
       }
       await admin.query('update control_state set open = false where tenant_id = $1', [key])
-      const snapshot = String((await admin.query('select pg_current_snapshot()::text as s')).rows[0].s)
+      const snapshot = String((await admin.query<{ s: string }>('select pg_current_snapshot()::text as s')).rows[0]?.s)
       await new Promise(resolve => setTimeout(resolve, 20))
       found.fences += 1
       found.late += await late(admin, 'probed', key, snapshot)
@@ -91,10 +91,10 @@ test('under random load no row of a key is written after its fence, while a guar
     }
   }
   await Promise.all(writers)
-  const { rows } = await admin.query('select count(*) as n from probed')
-  expect(Number(rows[0].n)).toBeGreaterThan(100)
+  const { rows } = await admin.query<{ n: string }>('select count(*) as n from probed')
+  expect(Number(rows[0]?.n)).toBeGreaterThan(100)
   expect(found.fences).toBeGreaterThan(10)
   expect(found.late).toBe(0)
   expect(found.control).toBeGreaterThan(0)
-  process.stdout.write(`${JSON.stringify({ ...found, rows: Number(rows[0].n) })}\n`)
+  process.stdout.write(`${JSON.stringify({ ...found, rows: Number(rows[0]?.n) })}\n`)
 })

@@ -8,7 +8,7 @@ import { type BoundaryStatement, sqlStatements, sqlText } from './sql-file.ts'
 export const BOUNDARY_VERSION = 1
 
 /** First half of every advisory lock of the boundary: the letters HRGR. */
-export const LOCK_SPACE = 1_213_354_066
+const LOCK_SPACE = 1_213_354_066
 
 // New writers queue behind a waiting exclusive lock; at that moment they are being refused anyway, and one second is what a client bears.
 const LOCK_TIMEOUT_MS = 1000

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Config, TableName } from '../../domain/config.ts'
 
-export type GuardKind = 'row' | 'statement' | 'outbox'
+type GuardKind = 'row' | 'statement' | 'outbox'
 
 /** A table the boundary stands on. */
 export type Guard = TableName & { readonly key: string; readonly kind: GuardKind }

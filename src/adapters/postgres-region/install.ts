@@ -27,6 +27,7 @@ export async function installBoundary(options: {
   readonly dryRun: boolean
 }): Promise<BoundaryInstallation> {
   const { config, region, secrets, dryRun } = options
+  if (config.topology === 'shared') throw sharedTopology()
   const connection = createConnection({
     login: region.database.admin ?? region.database.operator,
     secrets,
@@ -55,6 +56,15 @@ export async function installBoundary(options: {
   } finally {
     await connection.close()
   }
+}
+
+/** One database for all regions needs a guard that asks whose session it is; half a guard would be worse than none. */
+function sharedTopology(): HomeregionError {
+  return new HomeregionError('config-invalid', {
+    fact: 'topology: shared has no write boundary yet; this homeregion guards one database per region (topology: independent)',
+    state: 'Nothing was installed.',
+    next: 'homeregion config show',
+  })
 }
 
 /** True when the same boundary is installed and the catalogue shows every guard in place. */

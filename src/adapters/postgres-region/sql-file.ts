@@ -21,7 +21,7 @@ export function sqlText(name: string): string {
   return readFileSync(packageFile('src', 'adapters', 'postgres-region', 'sql', name), 'utf8')
 }
 
-export function fill(template: string, values: Readonly<Record<string, string>>): string {
+function fill(template: string, values: Readonly<Record<string, string>>): string {
   return template.replace(/\{\{(\w+)\}\}/g, (_, name: string) => {
     const value = values[name]
     if (value === undefined) throw new RangeError(`the SQL template has no value for ${name}`)
