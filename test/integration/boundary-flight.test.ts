@@ -84,7 +84,7 @@ describe.each(VERSIONS)('writes in flight on PostgreSQL %i', version => {
     await w.query('rollback')
   })
 
-  test('a prepared transaction holds the fence and is named by gid, owner and age, after a crash too', async () => {
+  test('a prepared transaction holds the fence and is named by gid and owner', async () => {
     const key = await newKey()
     await w.query('begin')
     await w.query(INSERT, [key, 'a'])
