@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { dirname } from 'node:path'
 import { Script } from 'node:vm'
+import { packageFile } from '../adapters/files/package-root.ts'
 import type { run } from './program.ts'
 
 type Program = { readonly run: typeof run }
@@ -20,7 +20,7 @@ export async function loadProgram(): Promise<Program> {
 
 function compiledProgram(): Program | null {
   if (typeof HOMEREGION_PROGRAM === 'undefined') return null
-  const file = join(dirname(fileURLToPath(import.meta.url)), HOMEREGION_PROGRAM)
+  const file = packageFile('dist', HOMEREGION_PROGRAM)
   const cache = compiledFile(file)
   if (!existsSync(cache) || !existsSync(file)) return null
   const { script, rejected } = compile(file, readFileSync(cache))

@@ -1,5 +1,5 @@
 import { Writable } from 'node:stream'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { scanGlobals } from '../../src/cli/globals.ts'
 import { run } from '../../src/cli/program.ts'
 import { asCoded, printable } from '../../src/cli/render/error.ts'
@@ -7,6 +7,9 @@ import { EXIT } from '../../src/domain/exit-codes.ts'
 import { TRANSITIONS } from '../../src/domain/ownership.ts'
 import { SAMPLE } from './config-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
+
+// The first test of a file also loads what it tests; on a busy machine that alone takes seconds.
+vi.setConfig({ testTimeout: 30_000 })
 
 type Result = { readonly code: number; readonly stdout: string; readonly stderr: string }
 

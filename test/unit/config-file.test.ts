@@ -1,11 +1,14 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { configJsonSchema, findConfig, loadConfig } from '../../src/adapters/files/config-file.ts'
 import { splitTable } from '../../src/adapters/files/config-map.ts'
 import { codedError } from './coded-error.ts'
 import { SAMPLE } from './config-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
+
+// The first test of a file also loads what it tests; on a busy machine that alone takes seconds.
+vi.setConfig({ testTimeout: 30_000 })
 
 function load(text: string | Uint8Array, env: Record<string, string> = {}, flags: { controlPlane?: string } = {}) {
   const cwd = temporaryFolder({ 'homeregion.yaml': text })

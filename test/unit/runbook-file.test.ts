@@ -1,13 +1,16 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { loadRunbook, parseRunbook, shippedRunbooks } from '../../src/adapters/files/runbook-file.ts'
 import { runbookMermaid } from '../../src/cli/render/runbook.ts'
 import { codedError } from './coded-error.ts'
 import { runbook, step } from './runbook-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
+
+// The first test of a file also loads what it tests; on a busy machine that alone takes seconds.
+vi.setConfig({ testTimeout: 30_000 })
 
 const TRANSFER = readFileSync(packageFile('runbooks', 'transfer.yaml'), 'utf8')
 

@@ -34,6 +34,13 @@ export function parseYaml(file: string, text: string): YamlSource {
       excerpt: content.trim() === '' ? '' : excerpt(content, place.line, place.column, within(masks, start)),
     }
   }
+  const deep = tooDeep(text)
+  if (deep !== null) {
+    // Places are known only once the lines are: normally the parser finds them.
+    counter.addNewLine(0)
+    for (let i = text.indexOf('\n'); i >= 0; i = text.indexOf('\n', i + 1)) counter.addNewLine(i + 1)
+    return unusable(file, at(deep, 'is nested too deeply', null))
+  }
   const parsed = parse(text, counter)
   if (parsed === null || parsed.errors.some(error => error.message.includes('call stack')))
     return unusable(file, at(0, 'is nested too deeply', null))
@@ -55,6 +62,21 @@ export function parseYaml(file: string, text: string): YamlSource {
 
 type Span = readonly [start: number, end: number]
 type At = (offset: number, message: string, hint: string | null) => SourceProblem
+
+/** The files have six levels; a hundred is an attack, and the parser takes minutes to run out of stack. */
+const DEEPEST = 100
+
+/** Where brackets or block indicators nest too deeply, or null. Brackets in texts count too: no honest file has a hundred unclosed. */
+function tooDeep(text: string): number | null {
+  const block = /(?:[-?:] +){100}/.exec(text)
+  if (block !== null) return block.index
+  let depth = 0
+  for (const found of text.matchAll(/[[\]{}]/g)) {
+    depth = found[0] === '[' || found[0] === '{' ? depth + 1 : Math.max(0, depth - 1)
+    if (depth > DEEPEST) return found.index
+  }
+  return null
+}
 
 // Not `logLevel: 'silent'`: that also drops the error about a second document, which would then be ignored without a word.
 function parse(text: string, lineCounter: LineCounter): Document.Parsed | null {
