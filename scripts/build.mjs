@@ -50,7 +50,8 @@ async function buildProgram() {
     charset: 'ascii',
     // A script outside the module loader has no import(); the modules behind it are in the same file, and still made on first use.
     supported: { 'dynamic-import': false },
-    define: { 'import.meta.url': '__moduleUrl' },
+    // pg asks for `Response` to find out whether it runs at Cloudflare; merely asking makes Node load its whole HTTP client.
+    define: { 'import.meta.url': '__moduleUrl', Response: 'undefined' },
     banner: { js: "const __moduleUrl = require('node:url').pathToFileURL(__filename).href;" },
   })
   const [{ contents }] = outputFiles
