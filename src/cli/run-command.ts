@@ -6,6 +6,7 @@ import type { Operator } from '../engine/context.ts'
 import type { RunEnd } from '../engine/run.ts'
 import type { CliContext } from './context.ts'
 import { type Answers, createOperator, watchSignals } from './operator.ts'
+import type { PlanFlags } from './plan-request.ts'
 import { printable } from './render/error.ts'
 import { createProgress, noLiveLine } from './render/progress.ts'
 
@@ -17,6 +18,8 @@ export type DriveFlags = {
   readonly observe?: number
   readonly reason?: string
 }
+
+export type TransferFlags = PlanFlags & DriveFlags & { readonly plan?: string; readonly dryRun?: boolean }
 
 export function driveOptions(command: Command): Command {
   return command

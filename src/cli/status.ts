@@ -1,23 +1,7 @@
 import { HomeregionError } from '../domain/errors.ts'
-import type { Run } from '../domain/journal.ts'
 import { parseKey, showKey } from '../domain/key.ts'
-import type { OwnershipRecord } from '../domain/ownership.ts'
-import type { LogRow } from '../domain/ports.ts'
 import type { CliContext } from './context.ts'
-import { statusJson, statusPaste, statusText } from './render/status.ts'
-
-/** One reading of the control plane: what it says, and when it was asked. */
-export type Status = {
-  readonly service: string
-  /** ISO 8601, this host's clock; the times inside are the control plane's. */
-  readonly asOf: string
-  readonly counts: readonly { homeRegion: string; state: string; keys: number }[]
-  /** Keys that are not ACTIVE, or those asked for. */
-  readonly keys: readonly OwnershipRecord[]
-  readonly openRuns: readonly Run[]
-  readonly history: readonly LogRow[]
-  readonly degraded: boolean
-}
+import { type Status, statusJson, statusPaste, statusText } from './render/status.ts'
 
 const NOT_ACTIVE_LIMIT = 200
 const MOVING = ['DRAINING', 'FENCED', 'CATCH_UP'] as const

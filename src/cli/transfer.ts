@@ -1,12 +1,11 @@
 import { HomeregionError } from '../domain/errors.ts'
 import { startRun } from '../engine/run.ts'
 import { partsOf } from '../engine/segments.ts'
-import type { TransferFlags } from './commands/transfer.ts'
 import type { CliContext } from './context.ts'
 import { requireAnswers } from './operator.ts'
 import { requestPlan } from './plan-request.ts'
 import { planText } from './render/plan.ts'
-import { answersOf, drive } from './run-command.ts'
+import { answersOf, drive, type TransferFlags } from './run-command.ts'
 import { showPlan } from './show-plan.ts'
 
 export async function transfer(context: CliContext, keys: readonly string[], flags: TransferFlags): Promise<void> {

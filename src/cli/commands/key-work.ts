@@ -9,7 +9,7 @@ import type { ControlPlane, LogRow } from '../../domain/ports.ts'
 import { syncRegions, tellRegions } from '../../engine/register-keys.ts'
 import type { CliContext } from '../context.ts'
 import { renderTable } from '../render/table.ts'
-import type { ListOptions } from './key.ts'
+import type { ListOptions } from './list-options.ts'
 
 export async function add(context: CliContext, raw: readonly string[], home: string): Promise<void> {
   const format = context.format('json')

@@ -1,7 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { CliContext } from '../context.ts'
-
-export type ListOptions = { readonly home?: string; readonly state?: string; readonly after?: string; readonly limit: number }
+import type { ListOptions } from './list-options.ts'
 
 /** A page that still fits a terminal's scroll-back. */
 const PAGE = 100

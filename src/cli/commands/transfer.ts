@@ -1,9 +1,6 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
-import type { PlanFlags } from '../plan-request.ts'
-import { type DriveFlags, driveOptions } from '../run-command.ts'
-
-export type TransferFlags = PlanFlags & DriveFlags & { readonly plan?: string; readonly dryRun?: boolean }
+import { driveOptions, type TransferFlags } from '../run-command.ts'
 
 export function register(program: Command, context: CliContext): void {
   const command = program

@@ -2,10 +2,23 @@ import { formatMs } from '../../domain/duration.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
+import type { LogRow } from '../../domain/ports.ts'
 import type { Printer } from '../context.ts'
-import type { Status } from '../status.ts'
 import { fence, plain } from './paste.ts'
 import { renderTable } from './table.ts'
+
+/** One reading of the control plane: what it says, and when it was asked. */
+export type Status = {
+  readonly service: string
+  /** ISO 8601, this host's clock; the times inside are the control plane's. */
+  readonly asOf: string
+  readonly counts: readonly { homeRegion: string; state: string; keys: number }[]
+  /** Keys that are not ACTIVE, or those asked for. */
+  readonly keys: readonly OwnershipRecord[]
+  readonly openRuns: readonly Run[]
+  readonly history: readonly LogRow[]
+  readonly degraded: boolean
+}
 
 const HISTORY_SHOWN = 12
 
