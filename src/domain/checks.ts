@@ -17,7 +17,14 @@ export type CheckSpec = {
 }
 
 export const CHECKS = [
-  { name: 'regions-reachable', scope: 'run', proves: null, parameters: {}, waits: true, sentence: 'Both databases and both Kafkas answer.' },
+  {
+    name: 'regions-reachable',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    waits: true,
+    sentence: 'Both databases and both Kafkas answer.',
+  },
   {
     name: 'boundary-installed',
     scope: 'run',
