@@ -34,17 +34,27 @@ export type Scene = {
   caughtUp(prefix: string): Promise<void>
 }
 
-const CAUGHT_UP_MS = 30_000
+// Generous: it bounds the wait for what will come, and a busy machine may be slow.
+const CAUGHT_UP_MS = 60_000
+
+// Only a bound: a command that hangs is killed and fails its test.
+const COMMAND_MS = 120_000
 
 export async function createScene(rig: Rig): Promise<Scene> {
   const control = await rig.pg('control-plane')
   const admins = { 'region-a': await rig.pg('region-a'), 'region-b': await rig.pg('region-b') }
   const environment = (fault: string | undefined) => ({
-    timeoutMs: 90_000,
+    timeoutMs: COMMAND_MS,
     ...(fault === undefined ? {} : { env: { HOMEREGION_FAULT: fault } }),
   })
-  const one = async <T extends pg.QueryResultRow>(client: pg.Client, sql: string, values: readonly unknown[]) =>
-    (await client.query<T>(sql, [...values])).rows
+  // Lanes share these sessions; each waits for the one before it.
+  const turns = new Map<pg.Client, Promise<unknown>>()
+  const one = async <T extends pg.QueryResultRow>(client: pg.Client, sql: string, values: readonly unknown[]): Promise<readonly T[]> => {
+    const before = turns.get(client)?.catch(() => undefined) ?? Promise.resolve()
+    const answer = before.then(async () => (await client.query<T>(sql, [...values])).rows)
+    turns.set(client, answer)
+    return await answer
+  }
   const answers = (keys: readonly string[]) => [
     ...['--yes', '--observe', '0s'],
     ...(keys.length === 1 ? ['--confirm', keys[0] ?? ''] : ['--confirm-count', String(keys.length)]),
@@ -105,7 +115,7 @@ export async function createScene(rig: Rig): Promise<Scene> {
     caughtUp: async prefix => {
       let open: readonly string[] = []
       const done = await waitUntil(async () => {
-        open = await notArrived(admins, prefix)
+        open = await notArrived(one, admins, prefix)
         return open.length === 0
       }, CAUGHT_UP_MS)
       if (!done) throw new Error(`${open.length} events have not arrived: ${open.slice(0, 5).join(', ')}`)
@@ -113,11 +123,13 @@ export async function createScene(rig: Rig): Promise<Scene> {
   }
 }
 
-async function notArrived(admins: Readonly<{ [R in SandboxRegion]: pg.Client }>, prefix: string): Promise<readonly string[]> {
+type Query = <T extends pg.QueryResultRow>(client: pg.Client, sql: string, values: readonly unknown[]) => Promise<readonly T[]>
+
+async function notArrived(query: Query, admins: Readonly<{ [R in SandboxRegion]: pg.Client }>, prefix: string): Promise<readonly string[]> {
   const ids = async (client: pg.Client, table: string) =>
     (
-      await client.query<{ id: string }>(`select event_id::text as id from public.${table} where starts_with(tenant_id, $1)`, [prefix])
-    ).rows.map(r => r.id)
+      await query<{ id: string }>(client, `select event_id::text as id from public.${table} where starts_with(tenant_id, $1)`, [prefix])
+    ).map(r => r.id)
   const [outA, outB, inA, inB] = await Promise.all([
     ids(admins['region-a'], 'outbox'),
     ids(admins['region-b'], 'outbox'),
@@ -128,10 +140,12 @@ async function notArrived(admins: Readonly<{ [R in SandboxRegion]: pg.Client }>,
   return [...outA.filter(id => !atB.has(id)), ...outB.filter(id => !atA.has(id))]
 }
 
+const ACKNOWLEDGED_MS = 30_000
+
 /** Waits for a write that was sent after `sinceMs` and acknowledged by `region` under `epoch`. */
 export async function acknowledgedAt(load: Load, region: SandboxRegion, epoch: number, sinceMs: number): Promise<void> {
   const seen = (a: Acknowledged) => !a.replayed && a.region === region && a.epoch === epoch && a.lastSentAtMs >= sinceMs
-  const done = await waitUntil(() => load.acks.some(seen), 20_000)
+  const done = await waitUntil(() => load.acks.some(seen), ACKNOWLEDGED_MS)
   const last = load.acks.at(-1)
   const shown = `last acknowledgement ${JSON.stringify(last)}, last refusal ${JSON.stringify(load.refusals.at(-1))}`
   if (!done) throw new Error(`no write was acknowledged by ${region} under epoch ${epoch}: ${shown}`)

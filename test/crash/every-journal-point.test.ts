@@ -7,7 +7,8 @@ import { acknowledgedAt, createScene, type Scene, sideBySide } from './crash-sce
 // process then resumes, or aborts. Keys are named after the pass and the point, so that a finding says where it comes from.
 const PREFIX = `crash-point-${Date.now().toString(36)}-`
 const WIDTH = 3
-const PASS_MS = 420_000
+// A bound for a busy machine; a quiet one takes a tenth of it.
+const PASS_MS = 900_000
 
 const rig = useRig()
 let scene: Scene
