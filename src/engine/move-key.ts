@@ -1,4 +1,3 @@
-import { HomeregionError } from '../domain/errors.ts'
 import type { Evidence } from '../domain/evidence.ts'
 import { showKey } from '../domain/key.ts'
 import type { Step } from '../domain/runbook.ts'
@@ -76,8 +75,4 @@ function isDone(step: Step, doneSteps: ReadonlySet<string>): boolean {
 
 export function movedDetail(key: KeyMove): string {
   return `${showKey(key.move.key)} is at home in ${key.record.homeRegion}, epoch ${key.record.epoch}`
-}
-
-export function notPassedError(error: GateNotPassed): HomeregionError {
-  return new HomeregionError('check-refused', { fact: error.message }, { cause: error, fields: { step: error.step.id } })
 }
