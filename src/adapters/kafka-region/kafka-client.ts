@@ -1,6 +1,6 @@
 import net from 'node:net'
 import tls from 'node:tls'
-import kafkajs, { type ISocketFactory, type Kafka, type logCreator, type SASLOptions } from 'kafkajs'
+import type { ISocketFactory, Kafka, logCreator, SASLOptions } from 'kafkajs'
 import type { KafkaLogin, SecretReference } from '../../domain/config.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 
@@ -26,7 +26,8 @@ export async function openKafka(connection: KafkaConnection): Promise<Kafka> {
       ? null
       : { mechanism: login.sasl.mechanism, username: login.sasl.username, password: await connection.secrets.read(login.sasl.password) }
   const sockets: Sockets = { open: new Set(), cut: false }
-  const kafka = new kafkajs.Kafka({
+  const library = await import('./kafka-library.ts')
+  const kafka = new library.Kafka({
     clientId: connection.clientId,
     brokers: [...login.brokers],
     ssl: login.ssl,

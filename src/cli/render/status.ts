@@ -103,5 +103,7 @@ function runLines(run: Run): readonly string[] {
 }
 
 function worstFirst(counts: Status['counts']): Status['counts'] {
-  return [...counts].sort((a, b) => Number(a.state === 'ACTIVE') - Number(b.state === 'ACTIVE') || a.homeRegion.localeCompare(b.homeRegion))
+  // By code unit: `localeCompare` loads the collation tables, which cost more than everything else that is printed here.
+  const byName = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
+  return [...counts].sort((a, b) => Number(a.state === 'ACTIVE') - Number(b.state === 'ACTIVE') || byName(a.homeRegion, b.homeRegion))
 }
