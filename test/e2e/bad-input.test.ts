@@ -60,7 +60,7 @@ describe.concurrent('a request that cannot be right is refused with the next com
         /:12:9: .*boundary-instaled.*\n[^]*\^\n[^]*did you mean "boundary-installed"/,
       ],
       ['no-fence', shippedText().replace('gate: [ fence-holds ]', 'gate: [ writes-in-flight ]'), /fence-holds[^]*\^/],
-      ['not-yaml', 'steps: [', /:2:1: not valid YAML/],
+      ['not-yaml', 'steps: [', /:1:9: not valid YAML[^]*\^/],
     ]
     for (const [name, text, expected] of cases) {
       const file = join(scene.dir, `${name}.yaml`)

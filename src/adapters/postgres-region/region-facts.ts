@@ -64,4 +64,5 @@ select format('SELECT on %s', t.name) from unnest($2::text[]) t(name)
 where to_regclass(t.name) is not null and has_table_privilege(to_regclass(t.name)::oid, 'select') is not true
 union all
 select format('SELECT on %s', t.name) from unnest(array['homeregion.installed', 'homeregion.state', 'homeregion.guarded']) t(name)
-where has_table_privilege(to_regclass(t.name)::oid, 'select') is not true`
+-- What is not there lacks no privilege: it tells a login that may not look from a database without a boundary.
+where to_regclass(t.name) is not null and has_table_privilege(to_regclass(t.name)::oid, 'select') is not true`

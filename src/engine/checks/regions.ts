@@ -49,7 +49,11 @@ export const boundaryInstalled: CheckHandler = async (engine, subject) => {
 }
 
 export function boundaryProblems(name: string, facts: RegionFacts): readonly string[] {
-  if (facts.region === null) return [`${name}: the boundary is not installed (homeregion init)`]
+  if (facts.region === null) {
+    const unseen = facts.missingPrivileges.filter(p => p.startsWith('SELECT on homeregion.'))
+    if (unseen.length === 0) return [`${name}: the boundary is not installed (homeregion init)`]
+    return [`${name}: the operator's login cannot see the boundary, it lacks ${unseen.join(', ')} (homeregion init grants it)`]
+  }
   if (facts.region !== name) return [`${name}: this database's boundary belongs to ${facts.region}`]
   return [...facts.guardProblems, ...facts.missingPrivileges].map(p => `${name}: ${p}`)
 }
