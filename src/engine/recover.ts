@@ -32,6 +32,7 @@ export async function recover(key: KeyMove, error: unknown): Promise<KeyEnd> {
   const shown = showKey(move.key)
   const cause = textOf(error)
   if (isForeign(error)) throw error
+  if (isHomeregionError(error, 'needs-human')) return leftToHuman(key, error)
   const interrupted = error instanceof GateNotPassed && error.why === 'interrupted'
   const runCommand = (verb: 'resume' | 'abort') => `homeregion ${verb} ${journal.runId}`
   if (!(await regainAuthority(key))) return await withoutAuthority(key, cause)
@@ -79,6 +80,17 @@ export async function recover(key: KeyMove, error: unknown): Promise<KeyEnd> {
       state: `${shown} is ${key.record.state} on record (home ${key.record.homeRegion}, epoch ${key.record.epoch}); it was NOT verified that ${move.source} can write it.`,
       next: runCommand('abort'),
     }
+  }
+}
+
+/** What the engine does not understand it neither goes on with nor takes back. */
+function leftToHuman(key: KeyMove, error: HomeregionError): KeyEnd {
+  return {
+    outcome: null,
+    exit: 'needsHuman',
+    fact: error.text.fact,
+    state: error.text.state ?? `${showKey(key.move.key)} was left as it is.`,
+    next: `homeregion abort ${key.journal.runId}`,
   }
 }
 

@@ -2,7 +2,7 @@ import type { BoundaryRow } from '../domain/boundary.ts'
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { OwnershipChange } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
-import { type OwnershipRecord, recordAfter, resumeTransition } from '../domain/ownership.ts'
+import { type OwnershipRecord, resumeTransition } from '../domain/ownership.ts'
 import { announceOwner } from './actions/activate.ts'
 import { isMoved, type KeyMove, refresh, take } from './key-move.ts'
 
@@ -40,9 +40,10 @@ async function tryUndo(key: KeyMove): Promise<boolean> {
   if (isMoved(move, key.record)) return false
   const source = engine.region(move.source)
   const row = await source.claim(move.key, { homeRegion: move.source, epoch: move.epoch }, journal.lease().token)
-  const changes = wayBack(key.record, row, journal.runId)
-  // Dying after this commit: the record says the source may write, its boundary still refuses. `abort` again opens it.
-  if (changes.length > 0) take(key, await journal.commit('undo', { ownership: changes }))
+  // One commit each: the record of a key moves by one row of its log at a time.
+  // Dying after the last one: the record says the source may write, its boundary still refuses. `abort` again opens it.
+  for (const transition of wayBack(key.record, row))
+    take(key, await journal.commit('undo', { ownership: [{ transition, expected: key.record }] }))
   await source.open(move.key, key.record.epoch, journal.lease().token)
   await engine.fault('undo:opened')
   await proveOpen(key)
@@ -52,13 +53,10 @@ async function tryUndo(key: KeyMove): Promise<boolean> {
 }
 
 /** The boundary is believed before the record: a fence whose answer was lost leaves a key that is FENCED there and DRAINING on record. */
-function wayBack(record: OwnershipRecord, row: BoundaryRow, runId: string): readonly OwnershipChange[] {
+function wayBack(record: OwnershipRecord, row: BoundaryRow): readonly OwnershipChange['transition'][] {
   const fenced = record.state === 'DRAINING' && row.state === 'FENCED'
-  const first: readonly OwnershipChange[] = fenced ? [{ transition: 'fence', expected: record }] : []
-  const from = fenced ? recordAfter(record, 'fence', { runId }) : record
-  const back = resumeTransition(from.state)
-  if (back === null) return first
-  return [...first, { transition: back as OwnershipChange['transition'], expected: from }]
+  const back = resumeTransition(fenced ? 'FENCED' : record.state)
+  return [...(fenced ? (['fence'] as const) : []), ...(back === null ? [] : [back as OwnershipChange['transition']])]
 }
 
 async function proveOpen(key: KeyMove): Promise<void> {

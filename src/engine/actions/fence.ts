@@ -1,3 +1,5 @@
+import type { BoundaryRow } from '../../domain/boundary.ts'
+import { HomeregionError } from '../../domain/errors.ts'
 import { showKey } from '../../domain/key.ts'
 import type { Step } from '../../domain/runbook.ts'
 import { type KeyMove, take } from '../key-move.ts'
@@ -13,6 +15,7 @@ export const fence: Action<'fence'> = {
     key.fenceAttempt = null
     key.reached = 'fence-sent'
     const row = await engine.region(move.source).fence(move.key, move.epoch, journal.lease().token, key.barrierEventId)
+    requireOwnBarrier(key, row)
     await engine.fault('fence:applied')
     // The commit runs beside the first look at the gate; the next write waits for it. Dying before it leaves a fenced key that the record
     // calls DRAINING: nobody writes, and resume and abort both read the boundary before they believe the record.
@@ -25,10 +28,30 @@ export const fence: Action<'fence'> = {
   },
   verify: async key => {
     const row = await key.engine.region(key.move.source).read(key.move.key)
-    return row !== null && row.epoch === key.move.epoch && row.state === 'FENCED' ? 'done' : 'not-done'
+    return row !== null && row.epoch === key.move.epoch && row.state === 'FENCED' && row.barrierEventId === key.barrierEventId
+      ? 'done'
+      : 'not-done'
   },
   // Taking a fence back is ownership's affair: the source may write again only under a new epoch (undo-key.ts).
   undo: null,
+}
+
+/**
+ * A key that is fenced already answers with the barrier of the fence in force. One that this run did not write was put there by something this
+ * run knows nothing about: what it proves is not known, so nothing is built on it and nothing is taken back.
+ */
+function requireOwnBarrier(key: KeyMove, row: BoundaryRow): void {
+  if (row.barrierEventId === key.barrierEventId) return
+  const { move } = key
+  throw new HomeregionError(
+    'needs-human',
+    {
+      fact: `${showKey(move.key)} is ${row.state} at ${move.source} with barrier ${row.barrierEventId ?? 'none'}, which is not this run's (${key.barrierEventId})`,
+      state: 'It was left as it is: nobody writes it.',
+      next: `homeregion run show ${key.journal.runId}`,
+    },
+    { fields: { key: move.key, barrierEventId: row.barrierEventId, expected: key.barrierEventId } },
+  )
 }
 
 /**
