@@ -118,6 +118,17 @@ describe.each([15, 18] as const)('on PostgreSQL %i', version => {
     expect((await store.facts()).privilegeProblems).toEqual([])
   })
 
+  test('the doctor compares the constraints where PUBLIC may make no temporary tables', async () => {
+    const admin = await fixture.raw('admin')
+    await install()
+    await admin.query('revoke temporary on database control from public; revoke temporary on database control from homeregion_operator')
+    const store = fixture.store()
+    expect((await store.facts()).schemaProblems).toEqual([expect.stringContaining('could not be compared')])
+    await install()
+    expect((await store.facts()).schemaProblems).toEqual([])
+    await admin.query('grant temporary on database control to public')
+  })
+
   test('one login for everything works, and the doctor says what it costs', async () => {
     const { controlPlane } = fixture.config
     const admin = controlPlane.admin ?? controlPlane.operator

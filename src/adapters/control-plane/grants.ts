@@ -93,6 +93,10 @@ export function grants(config: Config): readonly RenderedStatement[] {
     { sql: `revoke all on all tables in schema ${CONTROL_SCHEMA} from ${role}`, why: 'What was granted by hand is taken back.' },
     { sql: `grant usage on schema ${CONTROL_SCHEMA} to ${role}`, why: 'The operator login works in this schema.' },
     { sql: `grant select on all tables in schema ${CONTROL_SCHEMA} to ${role}`, why: 'It reads everything.' },
+    {
+      sql: `grant temporary on database ${pg.escapeIdentifier(decodeURIComponent(new URL(admin.url).pathname.slice(1)))} to ${role}`,
+      why: 'doctor puts the constraints it expects into a temporary table, so that the server words both sides alike.',
+    },
     { sql: `grant usage on sequence ${CONTROL_SCHEMA}.run_token to ${role}`, why: 'It draws run tokens, and cannot set them back.' },
     ...GRANTS.flatMap(g => {
       const privileges = [privilege('insert', g.insert), privilege('update', g.update)].filter(p => p !== null)

@@ -25,6 +25,10 @@ export type LogEntry = {
 }
 
 export function logEntries(lease: RunLease, change: JournalChange, activationId: string): readonly LogEntry[] {
+  const keys = (change.ownership ?? []).map(c => c.expected.key)
+  // The pointer follows its log by one row in one statement: with two rows for one key it would follow either.
+  if (new Set(keys).size < keys.length)
+    throw new HomeregionError('unexpected', { fact: 'one commit moves a key twice', state: 'Nothing was changed.' })
   const moved = (change.ownership ?? []).map(c => follow(c.transition, c.expected, targetAfter(c), null))
   if (change.activation === undefined) return moved
   const { expected, permit } = genuine(lease, change.activation)
