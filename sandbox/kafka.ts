@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { freePorts } from './free-ports.ts'
@@ -53,7 +53,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaServer> {
     writeFileSync(join(dir, 'server.properties'), serverProperties({ ports, bind: runtime.bind, dataDir: runtime.path('data') }), {
       mode: 0o600,
     })
-    if (!existsSync(join(dir, 'formatted'))) await format(dir, runtime, options.users ?? {})
+    if (!existsSync(join(dir, 'formatted'))) await format(dir, runtime, ports, options.users ?? {})
     const end = performance.now() + START_TIMEOUT_MS
     const logStart = existsSync(logFile(dir)) ? statSync(logFile(dir)).size : 0
     const started = launch(dir, runtime, ports, options.name)
@@ -102,22 +102,28 @@ function server(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, started: 
 
 /**
  * Formats the data folder with its SCRAM users. The arguments go through a file that only we can read, because the process
- * list shows argv to everybody; the file is removed afterwards.
+ * list shows argv to everybody; the file is removed afterwards. All names are of this attempt alone: a format that outlived
+ * the start that began it must not meet this one in one folder.
  */
-async function format(dir: string, runtime: KafkaRuntime, users: Readonly<Record<string, string>>): Promise<void> {
-  // A format that was killed half way is done again from nothing; no broker ever ran on it.
-  rmSync(join(dir, 'data'), { recursive: true, force: true })
+async function format(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, users: Readonly<Record<string, string>>): Promise<void> {
+  const attempt = randomBytes(4).toString('hex')
+  const [draft, properties, argumentFile] = [`data.new.${attempt}`, `format.${attempt}.properties`, `format.${attempt}.args`]
   const password = randomBytes(24).toString('base64url')
   writeFileSync(join(dir, 'admin.password'), password, { mode: 0o600 })
   const logins = Object.entries({ ...users, admin: password })
   const clusterId = randomBytes(16).toString('base64url')
   const args = [
-    ...['format', '--cluster-id', clusterId, '--config', runtime.path('server.properties')],
+    ...['format', '--cluster-id', clusterId, '--config', runtime.path(properties)],
     ...logins.flatMap(([name, secret]) => ['--add-scram', `SCRAM-SHA-256=[name=${name},password=${secret}]`]),
   ]
-  await withSecretFile(join(dir, 'format.args'), `${args.join('\n')}\n`, () =>
-    execute(runtime.offline('kafka.tools.StorageTool', [`@${runtime.path('format.args')}`]), `format Kafka's folder ${dir}`),
-  )
+  await withSecretFile(join(dir, properties), serverProperties({ ports, bind: runtime.bind, dataDir: runtime.path(draft) }), async () => {
+    await withSecretFile(join(dir, argumentFile), `${args.join('\n')}\n`, async () => {
+      await execute(dir, runtime.offline('kafka.tools.StorageTool', [`@${runtime.path(argumentFile)}`]), `format Kafka's folder ${dir}`)
+    })
+  })
+  // No broker ever ran on a folder without the mark that comes last.
+  rmSync(join(dir, 'data'), { recursive: true, force: true })
+  renameSync(join(dir, draft), join(dir, 'data'))
   writeFileSync(join(dir, 'formatted'), clusterId)
 }
 
@@ -125,6 +131,7 @@ async function createUser(dir: string, runtime: KafkaRuntime, ports: KafkaPorts,
   const file = `user-${randomBytes(4).toString('hex')}.properties`
   await withSecretFile(join(dir, file), `SCRAM-SHA-256=password=${password}\n`, () =>
     execute(
+      dir,
       runtime.online('kafka.admin.ConfigCommand', [
         ...['--bootstrap-server', `127.0.0.1:${ports.internal}`, '--alter'],
         ...['--entity-type', 'users', '--entity-name', name, '--add-config-file', runtime.path(file)],
@@ -143,9 +150,9 @@ async function withSecretFile(file: string, text: string, work: () => Promise<vo
   }
 }
 
-async function execute(command: Command, what: string): Promise<void> {
+async function execute(dir: string, command: Command, what: string): Promise<void> {
   try {
-    await run(command.program, command.args, { timeout: START_TIMEOUT_MS })
+    await run(command.program, command.args, { cwd: dir, timeout: START_TIMEOUT_MS })
   } catch {
     // Kafka's tools repeat their arguments in errors, passwords among them: the text is not passed on.
     throw sandboxError(`${command.program} could not ${what}`, 'homeregion sandbox down, then homeregion sandbox up')

@@ -129,8 +129,8 @@ async function initialise(dir: string, bin: string, user: UnprivilegedUser | nul
   const passwordFile = join(dir, 'superuser.password')
   writeFileSync(passwordFile, password, { mode: 0o600 })
   if (user !== null) chownSync(passwordFile, user.uid, user.gid)
-  const draft = join(dir, 'data.new')
-  rmSync(draft, { recursive: true, force: true })
+  // A name of its own: an initdb that outlived the start that began it must not meet this one in one folder.
+  const draft = join(dir, `data.new.${randomBytes(4).toString('hex')}`)
   await runInitdb(
     bin,
     ['-D', draft, '-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`, '-E', 'UTF8', '--no-locale', '--no-sync'],

@@ -6,7 +6,7 @@ import { type Layout, layout, REGIONS, type SandboxRegion } from './layout.ts'
 import { createProcessTable, isRunning, killProcess, type ProcessTable, stopProcess } from './processes.ts'
 import { sandboxError } from './sandbox-error.ts'
 import { createSandboxSecrets, type SandboxSecrets } from './sandbox-secrets.ts'
-import { CONTROL_PLANE, kafkaName, postgresName, runningServers, startServers } from './servers.ts'
+import { CONTROL_PLANE, endServerStrays, kafkaName, postgresName, runningServers, startServers } from './servers.ts'
 import { restartService, runningServices, type Service, serviceName, startServices } from './services.ts'
 import { withUpLock } from './up-lock.ts'
 
@@ -71,6 +71,7 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
       if (!existsSync(join(paths.dir, MARK))) return false
       await withUpLock(paths.lock, async () => {
         await stopAll(table)
+        await endServerStrays(paths)
         if (!keep) rmSync(paths.dir, { recursive: true, force: true })
       })
       return true

@@ -81,8 +81,7 @@ async function ensurePostgres({ table }: Pick<ServersContext, 'table'>, name: st
   const running = runningPostgres(dir, recorded)
   if (running !== null && (await portAnswers(`127.0.0.1:${running.port}`, ANSWER_MS))) return running
   if (recorded !== null && isRunning(recorded)) await killProcess(recorded)
-  const data = join(dir, 'data')
-  await endStrays({ cwd: data, argument: data, programs: ['postgres'] })
+  await endPostgresStrays(dir)
   return await startPostgres({ dir, name, onStart: started => table.record(started) })
 }
 
@@ -96,7 +95,26 @@ async function ensureKafka(
   const running = await runningKafka(dir, recorded)
   if (running !== null && (await portAnswers(running.brokers[0] ?? '', ANSWER_MS))) return running
   if (recorded !== null && isRunning(recorded)) await killProcess(recorded)
-  await endStrays({ cwd: dir, argument: join(dir, 'server.properties'), programs: ['java'] })
+  await endKafkaStrays(dir)
   const users = Object.fromEntries(KAFKA_LOGINS.map(login => [login, secrets.read(`${region}.kafka.${login}`)]))
   return await startKafka({ dir, name, users, onStart: started => table.record(started) })
+}
+
+/** Ends what killed starts left running unrecorded: servers, and the programs that prepare their folders. */
+export async function endServerStrays(layout: Layout): Promise<void> {
+  await Promise.all([
+    endPostgresStrays(layout.controlPlane),
+    ...REGIONS.flatMap(region => [endPostgresStrays(layout.region(region).postgres), endKafkaStrays(layout.region(region).kafka)]),
+  ])
+}
+
+async function endPostgresStrays(dir: string): Promise<void> {
+  const data = join(dir, 'data')
+  await endStrays({ cwd: data, argument: data, programs: ['postgres'] })
+  await endStrays({ cwd: dir, argument: join(dir, 'data.new'), programs: ['initdb'] })
+}
+
+async function endKafkaStrays(dir: string): Promise<void> {
+  await endStrays({ cwd: dir, argument: join(dir, 'server.properties'), programs: ['java'] })
+  await endStrays({ cwd: dir, argument: `@${join(dir, 'format')}`, programs: ['java'] })
 }

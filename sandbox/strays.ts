@@ -6,7 +6,7 @@ import { killProcess, startTimeOf } from './processes.ts'
 export type StrayMarks = {
   /** Its working folder. */
   readonly cwd: string
-  /** One of its arguments, as it stands. */
+  /** One of its arguments, as it stands or with a suffix after a dot: drafts carry a random one. */
   readonly argument: string
   readonly programs: readonly string[]
 }
@@ -32,7 +32,7 @@ function matches(pid: number, marks: StrayMarks): boolean {
   try {
     if (readlinkSync(`/proc/${pid}/cwd`) !== marks.cwd) return false
     const [program = '', ...args] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
-    return marks.programs.includes(basename(program)) && args.includes(marks.argument)
+    return marks.programs.includes(basename(program)) && args.some(arg => arg === marks.argument || arg.startsWith(`${marks.argument}.`))
   } catch {
     return false
   }

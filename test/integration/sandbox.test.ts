@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -11,22 +11,27 @@ import { createSandbox } from '../../sandbox/sandbox.ts'
 import { tsxLoader } from '../../sandbox/tsx-loader.ts'
 import { waitUntil } from '../../sandbox/wait-until.ts'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
-import { guardAgainstCrash } from '../rig/crash-guard.ts'
+import { type CrashGuard, guardAgainstCrash } from '../rig/crash-guard.ts'
 import { useRig } from '../rig/use-rig.ts'
 
 const rig = useRig()
-const folders: string[] = []
+const folders: { readonly dir: string; readonly guard: CrashGuard }[] = []
 
 function folder(): string {
   const dir = mkdtempSync(join(tmpdir(), 'homeregion-sandbox-test-'))
-  folders.push(dir)
+  folders.push({ dir, guard: guardAgainstCrash(dir) })
   return dir
 }
 
 afterEach(async () => {
-  for (const dir of folders.splice(0)) {
-    await createSandbox({ dir }).down()
-    rmSync(dir, { recursive: true, force: true })
+  for (const { dir, guard } of folders.splice(0)) {
+    try {
+      await createSandbox({ dir }).down()
+      rmSync(dir, { recursive: true, force: true })
+    } finally {
+      // What could not be taken down here is taken down by the guard.
+      guard.release()
+    }
   }
 })
 
@@ -77,17 +82,22 @@ test('the logins of a region cannot do more than their part', async () => {
   await expect(relay.query('update public.outbox set published_at = published_at')).resolves.toBeDefined()
 })
 
-test('a start that is killed half way is taken up by the next one', { timeout: 240_000 }, async () => {
+const MOMENTS = [
+  // The JVM that formats outlives the start that began it, and must not meet the next one in one folder.
+  ['while Kafka formats its folder', (dir: string) => entries(join(dir, 'region-a', 'kafka')).some(name => /^format\..*args$/.test(name))],
+  ['when two servers run', (dir: string) => createProcessTable(join(dir, 'processes')).list().length >= 2],
+] as const
+
+test.each(MOMENTS)('a start that is killed %s is taken up by the next one', { timeout: 240_000 }, async (_moment, reached) => {
   const dir = folder()
   const child = spawn(process.execPath, ['--import', tsxLoader(), packageFile('test', 'rig', 'bring-up.ts'), dir], { stdio: 'ignore' })
   const table = createProcessTable(join(dir, 'processes'))
   const ended = once(child, 'exit')
-  const halfWay = await waitUntil(() => table.list().length >= 2, 60_000)
+  const halfWay = await waitUntil(() => reached(dir), 60_000)
   child.kill('SIGKILL')
   await ended
   expect(halfWay).toBe(true)
   const orphans = table.list().filter(isRunning)
-  expect(orphans.length).toBeGreaterThan(0)
 
   const sandbox = createSandbox({ dir, services: false })
   await sandbox.up()
@@ -142,15 +152,18 @@ test('what a dead test run leaves behind is taken down', async () => {
 
 test('PostgreSQL 15 and 18 both start, authenticate by password only, and keep what was committed before a kill', async () => {
   const dir = folder()
+  writeFileSync(join(dir, '.homeregion-sandbox'), '')
+  const table = createProcessTable(join(dir, 'processes'))
   for (const version of [15, 18] as const) {
     const at = join(dir, String(version))
-    const server = await startPostgres({ dir: at, version })
+    const start = async () => await startPostgres({ dir: at, version, name: `postgres-${version}`, onStart: p => table.record(p) })
+    const server = await start()
     const client = new pg.Client({ connectionString: server.adminUrl })
     client.on('error', () => undefined)
     await client.connect()
     await client.query('create table t as select 1 as one')
     await server.kill()
-    const again = await startPostgres({ dir: at, version })
+    const again = await start()
     const reader = new pg.Client({ connectionString: again.adminUrl })
     await reader.connect()
     const shown = await reader.query(
@@ -164,6 +177,10 @@ test('PostgreSQL 15 and 18 both start, authenticate by password only, and keep w
     expect(isRunning(again.process)).toBe(false)
   }
 })
+
+function entries(dir: string): readonly string[] {
+  return existsSync(dir) ? readdirSync(dir) : []
+}
 
 function rootOnly(): boolean {
   return process.getuid?.() === 0
