@@ -7,11 +7,25 @@ import { identifier, plainName, relation } from './quoting.ts'
 
 export type Observations = Pick<RegionDatabase, 'unpublished' | 'inboxHas' | 'delayedEvents' | 'digests'>
 
+/** Callers of one turn of the event loop share one answer: it is asked for in the turn they asked, and a digest of many rows is dear. */
+function sharedWithinTurn<T>(): (key: string, work: () => Promise<T>) => Promise<T> {
+  const asked = new Map<string, Promise<T>>()
+  return (key, work) => {
+    const known = asked.get(key)
+    if (known !== undefined) return known
+    const answer = work()
+    asked.set(key, answer)
+    setImmediate(() => asked.delete(key))
+    return answer
+  }
+}
+
 /** What proofs are read from: each call is one round trip, and each statement reads in a snapshot of its own, newer than the call. */
 export function createObservations(connection: Connection, config: Config): Observations {
   const { outbox, inbox, idempotency } = config
   const read = async (sql: string, parameters: readonly unknown[]) => (await connection.query('read', sql, parameters)).rows[0] ?? {}
   const versioned = config.guarded.filter(t => t.versions !== null)
+  const shared = sharedWithinTurn<Awaited<ReturnType<RegionDatabase['digests']>>>()
   return {
     unpublished: async key => {
       const published = outbox.columns.publishedAt
@@ -30,15 +44,16 @@ export function createObservations(connection: Connection, config: Config): Obse
       )
       return { count: Number(row.count), newestAgeMs: number(row.newest) }
     },
-    digests: async key => {
-      const [ids, ...versions] = await Promise.all([
-        idempotency === null
-          ? null
-          : read(setDigestSql(idempotency, idempotency.key, idempotency.id), [key]).then(row => digest(idempotency, row)),
-        ...versioned.map(async t => digest(t, await read(versionDigestSql(t, t.key, t.versions), [key]))),
-      ])
-      return { versions: versions.filter(v => v !== null), idempotency: ids }
-    },
+    digests: async key =>
+      await shared(key, async () => {
+        const [ids, ...versions] = await Promise.all([
+          idempotency === null
+            ? null
+            : read(setDigestSql(idempotency, idempotency.key, idempotency.id), [key]).then(row => digest(idempotency, row)),
+          ...versioned.map(async t => digest(t, await read(versionDigestSql(t, t.key, t.versions), [key]))),
+        ])
+        return { versions: versions.filter(v => v !== null), idempotency: ids }
+      }),
   }
 }
 

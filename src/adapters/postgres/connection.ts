@@ -140,6 +140,8 @@ export function createConnection(options: ConnectionOptions): Connection {
       if (client === undefined || client === null) return
       const ended = client.end().catch(() => undefined)
       await Promise.race([ended, new Promise(resolve => setTimeout(resolve, 500).unref())])
+      // A server that does not hang up would keep a command alive that has said everything; all that was asked has been answered.
+      client.connection.stream.destroy()
     },
   }
 }
