@@ -16,6 +16,9 @@ import { droppedChecks, interlockPolicy } from '../domain/planning.ts'
 import type { Engine, Operator } from '../engine/context.ts'
 import type { Installer, World } from './context.ts'
 
+/** A client that is still being opened towards a server that does not answer is not waited for longer than this. */
+const CLOSE_MS = 2_000
+
 type Env = Readonly<Record<string, string | undefined>>
 
 /** Wires the adapters of one configuration; the only file that knows them all. Nothing is connected before its first use. */
@@ -61,7 +64,10 @@ export function compose(config: Config, env: Env): World {
     installers: only => installersOf(config, secrets, only === null ? config.regions : only.map(named), only === null),
     holder,
     close: async () => {
-      await Promise.allSettled([controlPlane.close(), ...region.all().map(r => r.close()), ...stream.all().map(s => s.close())])
+      const closed = Promise.allSettled([controlPlane.close(), ...region.all().map(r => r.close()), ...stream.all().map(s => s.close())])
+      let timer: NodeJS.Timeout | undefined
+      await Promise.race([closed, new Promise(resolve => (timer = setTimeout(resolve, CLOSE_MS)))])
+      clearTimeout(timer)
     },
   }
 }

@@ -181,7 +181,7 @@ describe.concurrent('keys of a file', () => {
   })
 
   it('beyond the limit need their number, which the refusal shows with a sample and the plan', async () => {
-    const keys = ['bad-many-1', 'bad-many-2', 'bad-many-3'].map(scene.key)
+    const keys = ['bad-many-1', 'bad-many-2', 'bad-many-3'].map(name => scene.key(name))
     const config = configCopy(scene, c => {
       c.policy['maxKeys'] = 2
     })
