@@ -43,6 +43,7 @@ async function paired(name: string, args: readonly string[], aim: number, enviro
   const ratios: number[] = []
   const ours: number[] = []
   const theirs: number[] = []
+  const cpu = new Map<readonly string[], number>()
   // One of each first: the files they read are in memory after that.
   await timed(bare, {})
   await timed(args, environment)
@@ -50,7 +51,11 @@ async function paired(name: string, args: readonly string[], aim: number, enviro
     // A B, B A: what drifts on the machine hits both alike.
     const order = i % 2 === 0 ? [bare, args] : [args, bare]
     const seen = new Map<readonly string[], number>()
-    for (const one of order) seen.set(one, (await timed(one, one === args ? environment : {})).tookMs)
+    for (const one of order) {
+      const before = childrenTicks()
+      seen.set(one, (await timed(one, one === args ? environment : {})).tookMs)
+      cpu.set(one, (cpu.get(one) ?? 0) + childrenTicks() - before)
+    }
     const [own, other] = [seen.get(args) ?? 0, seen.get(bare) ?? 0]
     ratios.push(own / other)
     ours.push(own)
@@ -62,8 +67,16 @@ async function paired(name: string, args: readonly string[], aim: number, enviro
   say(
     ratio <= aim,
     `${name}: ${ratio.toFixed(2)} of bare node (${median(ours).toFixed(0)} ms, ${median(theirs).toFixed(0)} ms), aim ${aim}; ` +
-      `fastest of each ${fastest.toFixed(2)}, single pairs ${low} to ${high}`,
+      `processor time ${((cpu.get(args) ?? 0) / (cpu.get(bare) ?? 0)).toFixed(2)}, fastest of each ${fastest.toFixed(2)}, single pairs ${low} to ${high}`,
   )
+}
+
+/** Processor time of all children that have ended, in the kernel's ticks: what a busy machine does not change. */
+function childrenTicks(): number {
+  const stat = readFileSync('/proc/self/stat', 'utf8')
+  // The command's name may hold spaces; the fields that follow its last bracket do not. cutime and cstime are the 16th and 17th of all.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return Number(fields[13]) + Number(fields[14])
 }
 
 /** Runs node to its end; its time, and the highest resident memory that was seen. @throws when it fails */

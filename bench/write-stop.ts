@@ -70,15 +70,15 @@ async function distantConfig({ config, running }: Rig): Promise<string> {
 
 type Measured = { readonly stopsMs: readonly number[]; readonly traces: readonly (readonly string[])[]; readonly since: Date }
 
-async function measure({ pg, load: startLoad }: Rig, config: string): Promise<Measured> {
-  const control = await pg('control-plane')
+async function measure(on: Rig, config: string): Promise<Measured> {
+  const control = await on.pg('control-plane')
   const homeOf = async () =>
     (await control.query<{ home: SandboxRegion }>('select home_region as home from homeregion_control.ownership where key = $1', [KEY]))
       .rows[0]?.home
   const since = new Date()
   const first = (await homeOf()) ?? 'region-a'
   // Two writers at most wait for the key at a time: more would measure their own crowd.
-  const load = startLoad({ tenants: [KEY], ratePerSecond: Number(flags.rate), concurrency: 2, home: first })
+  const load = on.load({ tenants: [KEY], ratePerSecond: Number(flags.rate), concurrency: 2, home: first })
   const traces: (readonly string[])[] = []
   try {
     for (let i = 0; i < moves; i += 1) {
@@ -107,8 +107,8 @@ async function measure({ pg, load: startLoad }: Rig, config: string): Promise<Me
 }
 
 /** From the event's own time to its row in the inbox, for every event of the run: both databases stand on this machine and share its clock. */
-async function trips({ pg }: Rig, since: Date): Promise<readonly number[]> {
-  const clients = await Promise.all(REGIONS.map(async region => await pg(region)))
+async function trips(on: Rig, since: Date): Promise<readonly number[]> {
+  const clients = await Promise.all(REGIONS.map(async region => await on.pg(region)))
   const read = async (sql: string) =>
     (await Promise.all(clients.map(async c => (await c.query<{ id: string; at: number }>(sql, [since])).rows))).flat()
   const written = await read(

@@ -14,7 +14,7 @@ const MOVES = Number(process.env['HOMEREGION_MOVES'] ?? 200)
 const KEYS = 12
 const LANES = 3
 const PREFIX = `random-${Date.now().toString(36)}-`
-const TEST_MS = 350_000
+const TEST_MS = 355_000
 
 const rig = useRig()
 let scene: Scene
