@@ -77,7 +77,8 @@ async function takeKeys(world: World, random: Random): Promise<{ keys: readonly 
   const keys = [first]
   for (const key of [...world.free]) {
     if (keys.length >= wanted) break
-    world.free.delete(key)
+    // Another lane may have taken it while this one was asking for the home of the one before.
+    if (!world.free.delete(key)) continue
     if ((await scene.record(key)).home === home) keys.push(key)
     else world.free.add(key)
   }
