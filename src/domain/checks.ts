@@ -22,7 +22,7 @@ export const CHECKS = [
     scope: 'run',
     proves: null,
     parameters: {},
-    waits: true,
+    waits: false,
     sentence: 'Both databases and both Kafkas answer.',
   },
   {

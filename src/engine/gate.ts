@@ -52,13 +52,16 @@ export async function passGates(
   }
   const look = (asked: readonly Item[]) =>
     Promise.all(asked.map(({ step, use }) => observe(engine, subject, use, { runId, step: step.id, attemptId: null })))
-  /** All checks of the step in one report: nobody wants to mend one cause after the other. */
-  const refuse = async (step: Step, why: 'refused' | 'deadline' | 'interrupted'): Promise<GateResult> => ({
-    kind: 'not-passed',
-    step,
-    why,
-    evidence: await look(items.filter(i => i.step === step)),
-  })
+  /** All checks of the step in one report: nobody wants to mend one cause after the other. What this round has seen is not asked again. */
+  const refuse = async (step: Step, why: 'refused' | 'deadline' | 'interrupted', round: readonly Evidence[]): Promise<GateResult> => {
+    const own = [...accepted, ...round].filter(e => e.step === step.id)
+    return {
+      kind: 'not-passed',
+      step,
+      why,
+      evidence: own.length === step.gate.length ? own : await look(items.filter(i => i.step === step)),
+    }
+  }
   announce()
   let alone = false
   let told = started
@@ -74,13 +77,13 @@ export async function passGates(
       alone = false
       continue
     }
-    if (blocking.verdict === 'fail' && !checkSpec(blocking.check).waits) return await refuse(blocked.step, 'refused')
-    if (engine.operator.interrupted()) return await refuse(blocked.step, 'interrupted')
+    if (blocking.verdict === 'fail' && !checkSpec(blocking.check).waits) return await refuse(blocked.step, 'refused', seen.slice(at))
+    if (engine.operator.interrupted()) return await refuse(blocked.step, 'interrupted', seen.slice(at))
     const now = engine.clock.monotonicMs()
     alone = now - started > ALL_TOGETHER_MS
     const leftMs = blocked.step.withinMs + (extraMs.get(blocked.step.id) ?? 0) - (now - started)
     if (leftMs <= 0) {
-      const refused = await refuse(blocked.step, 'deadline')
+      const refused = await refuse(blocked.step, 'deadline', seen.slice(at))
       if ((await engine.operator.atDeadline(blocked.step, refused.evidence)) === 'abort') return refused
       extraMs.set(blocked.step.id, engine.clock.monotonicMs() - started)
       continue

@@ -62,7 +62,7 @@ export async function recover(key: KeyMove, error: unknown): Promise<KeyEnd> {
         exit: 'rolledBack',
         fact: cause,
         state: `${shown} is written at ${move.source} again, epoch ${key.record.epoch}: read back, and a write as each writer is admitted.`,
-        next: null,
+        next: `homeregion run show ${journal.runId}`,
       }
     return {
       outcome: null,
@@ -150,8 +150,19 @@ async function withoutAuthority(key: KeyMove, cause: string): Promise<KeyEnd> {
     }
     case 'activation-sent':
       return end('unknown', `${shown} is fenced at ${move.source}; whether ${move.target} became home is not known. Nothing was un-fenced.`)
-    case 'activated':
-      return end('needsHuman', `${shown} is ${move.target}'s since epoch ${key.record.epoch}; its boundary may not be open yet.`)
+    case 'activated': {
+      const row = await key.engine
+        .region(move.target)
+        .read(move.key)
+        .catch(() => null)
+      const open =
+        row === null
+          ? 'its boundary could not be read back'
+          : row.writable
+            ? `${move.target} writes it (read back)`
+            : `its boundary is not open yet (${row.state}, read back)`
+      return end('needsHuman', `${shown} is ${move.target}'s since epoch ${key.record.epoch}; ${open}.`)
+    }
   }
 }
 

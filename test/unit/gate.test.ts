@@ -40,7 +40,9 @@ describe('a gate', () => {
   test('that waits too long reports every check of its step, and whom it waits for', async () => {
     const result = await passGates(scripted({ inFlight: () => [writer] }), 'run-1', drainAndPublish, subject(), () => undefined)
     expect(result).toMatchObject({ kind: 'not-passed', why: 'deadline', step: { id: 'drain' } })
-    expect(result.evidence[0]?.observed).toBe('pid 77 of app (billing), idle in transaction, open 4.0 s')
+    expect(result.evidence[0]?.observed).toBe(
+      'pid 77 of app (billing), idle in transaction, open 4.0 s. To end it yourself: select pg_terminate_backend(77)',
+    )
   })
 
   test('waits as long again when the operator says so', async () => {

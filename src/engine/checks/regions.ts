@@ -36,7 +36,7 @@ export const regionsReachable: CheckHandler = async (engine, subject) => {
   ])
   const answers = await Promise.allSettled(asked.map(a => a.answer))
   const silent = answers.flatMap((a, i) => (a.status === 'rejected' ? [`${asked[i]?.what ?? ''}: ${reason(a.reason)}`] : []))
-  if (silent.length > 0) return unknown('this host', required, silent.join('; '))
+  if (silent.length > 0) return fail('this host', required, silent.join('; '), { silent })
   return pass('this host', required, answers.map((a, i) => `${asked[i]?.what ?? ''} ${a.status === 'fulfilled' ? a.value : ''}`).join(', '))
 }
 
@@ -72,7 +72,7 @@ export const targetCanWrite: CheckHandler = async (engine, subject) => {
     const key = subject.moves.find(m => m.target === name)?.key ?? ''
     for (const probe of await engine.region(name).probeWrites(key, null, 'read committed')) {
       if (probe.outcome === 'unknown') unseen.push(`${probe.writer} on ${probe.table}: ${probe.message}`)
-      else if (!engine.policy.shared && probe.outcome === 'admitted')
+      else if (probe.outcome === 'admitted')
         problems.push(`${name} admits a write of ${probe.writer} to ${probe.table} for a key whose home is elsewhere`)
       else if (probe.outcome === 'refused' && !(probe.sqlstate ?? '').startsWith('HR'))
         problems.push(`${probe.writer} cannot write ${probe.table} in ${name}: ${probe.message}`)

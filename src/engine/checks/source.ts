@@ -14,14 +14,26 @@ export const writesInFlight: CheckHandler = async (engine, subject, use) => {
   const required = `at most ${atMost} open transactions that wrote ${showKey(move.key)}`
   const observer = `${move.source} database`
   if (open.length <= atMost) return pass(observer, required, open.length === 0 ? "0: the key's lock was obtained" : `${open.length} open`)
-  return fail(observer, required, open.map(describeWriter).join('; '), { writers: open.map(w => ({ ...w })) })
+  return fail(
+    observer,
+    required,
+    `${open.map(describeWriter).join('; ')}. To end it yourself: ${[...new Set(open.map(howToEnd))].join('; ')}`,
+    { writers: open.map(w => ({ ...w })) },
+  )
 }
 
-export function describeWriter(writer: InFlightWrite): string {
+function describeWriter(writer: InFlightWrite): string {
   const who = writer.gid === null ? `pid ${writer.pid ?? '?'}` : `prepared transaction ${JSON.stringify(writer.gid)}`
   const age = writer.ageMs === null ? '' : `, open ${formatMs(writer.ageMs)}`
   const application = writer.application === null || writer.application === '' ? '' : ` (${showKey(writer.application)})`
   return `${who} of ${writer.role ?? 'unknown role'}${application}, ${writer.state}${age}`
+}
+
+/** Offered, never done: only somebody who knows the transaction can say whether its work may be thrown away. */
+function howToEnd(writer: InFlightWrite): string {
+  return writer.gid === null
+    ? `select pg_terminate_backend(${writer.pid ?? '…'})`
+    : `rollback prepared '${writer.gid.replaceAll("'", "''")}' (or commit prepared)`
 }
 
 export const outboxPublished: CheckHandler = async (engine, subject) => {
