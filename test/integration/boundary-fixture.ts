@@ -81,7 +81,7 @@ export function adminSecrets(fixture: RegionFixture): { read: () => Promise<stri
   return { read: async () => password }
 }
 
-function fixtureConfig(port: number, admin: URL, options: Options): Config {
+export function fixtureConfig(port: number, admin: URL, options: Options): Config {
   const login = (role: string) => ({ url: `postgres://${role}@127.0.0.1:${port}/${APP_DATABASE}`, password: { env: 'PASSWORD' } })
   const region: RegionConfig = {
     name: options.name ?? 'region-a',

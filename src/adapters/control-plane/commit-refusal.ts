@@ -1,3 +1,4 @@
+import { SQLSTATE } from '../../domain/boundary.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { LogEntry } from './ownership-changes.ts'
 import { epochMoved, interlockRefused, REFUSAL, sqlstate, violated } from './refusals.ts'
@@ -13,6 +14,14 @@ export function commitRefusal(error: unknown, entries: readonly LogEntry[]): Hom
   const keys = entries.map(e => e.key)
   if (constraint !== null && MOVED.includes(constraint)) return epochMoved(error, keys)
   if (sqlstate(error) === REFUSAL.notForward) return epochMoved(error, keys)
+  // Where the regions share the control plane's database, their boundary follows in this transaction, or refuses it.
+  if (sqlstate(error) === SQLSTATE.unexpectedState) return epochMoved(error, keys)
+  if (sqlstate(error) === SQLSTATE.superseded)
+    return new HomeregionError(
+      'superseded',
+      { fact: error instanceof Error ? error.message : 'a newer run has the key', state: 'This change was refused as a whole.' },
+      { cause: error, fields: { keys } },
+    )
   const activated = entries.find(e => e.activationId !== null)
   // An epoch is handed over once: a second activation comes too late, whatever its evidence.
   if (constraint === 'activation_once') return epochMoved(error, keys)

@@ -79,7 +79,37 @@ function regions(file: ConfigFile): SchemaProblem[] {
     defaultHome === null || names.includes(defaultHome)
       ? []
       : [problem(['ownership', 'defaultHome'], `${JSON.stringify(defaultHome)} is not a region`, suggestion(defaultHome, names))]
-  return file.topology === 'shared' ? problems : [...problems, ...sameDatabase(file)]
+  return [...problems, ...(file.topology === 'shared' ? [...sharedDefaultHome(file), ...sharedWriters(file)] : sameDatabase(file))]
+}
+
+/** The record and the boundary are one there: a key exists when it is registered. */
+function sharedDefaultHome(file: ConfigFile): SchemaProblem[] {
+  if (file.ownership.defaultHome === null) return []
+  return [problem(['ownership', 'defaultHome'], 'topology: shared knows no default home', 'register the keys: homeregion key import')]
+}
+
+/** The region of a session in a shared database is that of its login, so no login may write for two. */
+function sharedWriters(file: ConfigFile): SchemaProblem[] {
+  const owners = new Map<string, string>()
+  return Object.entries(file.regions).flatMap(([name, region]) =>
+    region.database.writers.flatMap((writer, i) => {
+      const url = parseUrl(writer.url)
+      const login = url === null ? '' : decodeURIComponent(url.username)
+      const path = ['regions', name, 'database', 'writers', i]
+      if (writer.role !== undefined && writer.role !== login)
+        return [problem([...path, 'role'], 'is not the user of its url, by which a shared database tells the region of a session')]
+      const owner = owners.get(login) ?? name
+      owners.set(login, owner)
+      if (owner === name) return []
+      return [
+        problem(
+          [...path, 'url'],
+          `${JSON.stringify(login)} writes for ${owner} already`,
+          'topology: shared needs writers of its own in each region',
+        ),
+      ]
+    }),
+  )
 }
 
 /** Two regions on one database would fence themselves out of it; it is what a copied block looks like. */

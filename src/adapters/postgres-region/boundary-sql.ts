@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { Config, OutboxContract, RegionConfig } from '../../domain/config.ts'
 import { guardFunctions, guards, guardTriggers } from './guards.ts'
-import { identifier, literal, literalArray, loginRole, plainName, relation } from './quoting.ts'
+import { identifier, literal, literalArray, plainName, relation } from './quoting.ts'
 import { type BoundaryStatement, sqlStatements, sqlText } from './sql-file.ts'
+import { boundaryRegion, guardTexts, operatorsThere, regionsThere, regionValues, type WriterRegion, writerRegions } from './topology.ts'
 
 /** Rises when the boundary's own tables change. */
 export const BOUNDARY_VERSION = 1
@@ -25,6 +26,8 @@ export type Boundary = {
 export type BoundaryExpectation = {
   readonly triggers: readonly { relation: string; plain: string; name: string; event: string; func: string; enabled: string }[]
   readonly functions: readonly { name: string; md5: string }[]
+  /** Where the regions share the database: whose login each writer is. Else null. */
+  readonly writers: readonly WriterRegion[] | null
 }
 
 /** Everything `init` runs in a region's database, in order and in one transaction. Pure: the same configuration gives the same text. */
@@ -37,16 +40,15 @@ export function renderBoundary(config: Config, region: RegionConfig): Boundary {
 
 function statements(config: Config, region: RegionConfig): readonly BoundaryStatement[] {
   const space = { lock_space: String(LOCK_SPACE) }
-  const common = { common_case: sqlText('common-case.sql').trim() }
-  const { outbox } = config
+  const { outbox, topology } = config
+  const common = { common_case: sqlText(`common-case-${topology}.sql`).trim() }
   const { publishedAt } = outbox.columns
   const columns = [...new Set(guards(config).map(g => g.key))]
   return [
-    ...sqlStatements('schema.sql', {
-      region: literal(region.name),
-      default_home: config.ownership.defaultHome === null ? 'null' : literal(config.ownership.defaultHome),
-    }),
-    ...sqlStatements('guard.sql', space),
+    ...sqlStatements('schema.sql', { writable_home: topology === 'shared' ? ',\n  home_region   text not null' : '' }),
+    ...sqlStatements(`region-${topology}.sql`, regionValues(config, region)),
+    ...(topology === 'shared' ? [] : sqlStatements('guard-copies.sql', {})),
+    ...sqlStatements('guard.sql', { ...space, ...guardTexts(config) }),
     ...columns.flatMap(column =>
       sqlStatements('guard-column.sql', { ...space, ...common, ...guardFunctions(column), column: identifier(column) }),
     ),
@@ -54,7 +56,8 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
       ? []
       : sqlStatements('guard-outbox.sql', { column: identifier(outbox.columns.key), published_at: identifier(publishedAt) })),
     ...sqlStatements('partitions.sql', {}),
-    ...sqlStatements('operations.sql', { ...space, lock_timeout: literal(`${LOCK_TIMEOUT_MS}ms`), ...barrier(outbox, region) }),
+    ...sqlStatements('operations.sql', { ...space, lock_timeout: literal(`${LOCK_TIMEOUT_MS}ms`) }),
+    ...sqlStatements(`operations-${topology}.sql`, topology === 'shared' ? {} : barrier(outbox, region)),
     { sql: 'reset role', why: "Back to the administrator: triggers need the tables' owner." },
     { sql: 'grant usage on schema homeregion to public', why: 'The administrator has to be able to name the guard.' },
     ...guards(config).flatMap(guard =>
@@ -66,6 +69,7 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
         key_name: literal(guard.key),
       }),
     ),
+    ...(topology === 'shared' ? sqlStatements('authority.sql', {}) : sqlStatements('barrier.sql', barrierGrants(outbox))),
   ]
 }
 
@@ -96,21 +100,29 @@ function barrier(outbox: OutboxContract, region: RegionConfig): { outbox: string
   }
 }
 
-function finishValues(config: Config, region: RegionConfig): Record<string, string> {
-  const { outbox } = config
+function barrierGrants(outbox: OutboxContract): Record<string, string> {
   const mapped = Object.values(outbox.columns).filter(c => c !== null && c !== outbox.columns.publishedAt)
   const insertable = [...new Set(mapped)].map(c => identifier(c ?? '')).join(', ')
-  const observed = [...guards(config), config.inbox].map(relation)
   return {
-    region: literal(region.name),
-    version: String(BOUNDARY_VERSION),
-    relations: literalArray(guards(config).map(relation)),
     outbox_schema: literal(outbox.schema),
     outbox_literal: literal(relation(outbox)),
     grant_outbox: literal(`grant insert (${insertable}) on ${relation(outbox)} to homeregion_owner`),
-    observed: literalArray(observed),
-    operator: literal(loginRole(region.database.operator)),
-    readers: literalArray([...new Set(['homeregion_apply', ...region.database.writers.map(w => w.role)])]),
+  }
+}
+
+const READABLE = ['installed', 'ownership', 'state', 'guarded']
+
+function finishValues(config: Config, region: RegionConfig): Record<string, string> {
+  const readable = writerRegions(config) === null ? READABLE : [...READABLE, 'writer_region']
+  const writers = regionsThere(config, region).flatMap(r => r.database.writers.map(w => w.role))
+  return {
+    region: literal(boundaryRegion(config, region)),
+    version: String(BOUNDARY_VERSION),
+    relations: literalArray(guards(config).map(relation)),
+    observed: literalArray([...guards(config), config.inbox].map(relation)),
+    operators: literalArray(operatorsThere(config, region)),
+    readable: readable.map(t => `homeregion.${t}`).join(', '),
+    readers: literalArray([...new Set(['homeregion_apply', ...writers])]),
   }
 }
 
@@ -126,6 +138,7 @@ function expectation(config: Config, body: readonly BoundaryStatement[]): Bounda
         enabled: t.enabled,
       })),
     ),
+    writers: writerRegions(config),
     functions: body.flatMap(({ sql }) => {
       const found = /^create or replace function homeregion\.(\w+)\([\s\S]*?\$body\$([\s\S]*)\$body\$/.exec(sql)
       return found === null

@@ -4,6 +4,7 @@ import { type Connection, createConnection, type Secrets } from '../postgres/con
 import { boundaryError, sqlstate } from './boundary-error.ts'
 import { BOUNDARY_VERSION, type Boundary, renderBoundary } from './boundary-sql.ts'
 import { guardProblems } from './region-facts.ts'
+import { ALL_REGIONS, boundaryRegion } from './topology.ts'
 
 export type BoundaryInstallation = {
   /** What was run, or would be: each statement under its reason. Empty when the boundary stands as configured. */
@@ -27,7 +28,6 @@ export async function installBoundary(options: {
   readonly dryRun: boolean
 }): Promise<BoundaryInstallation> {
   const { config, region, secrets, dryRun } = options
-  if (config.topology === 'shared') throw sharedTopology()
   const connection = createConnection({
     login: region.database.admin ?? region.database.operator,
     secrets,
@@ -38,7 +38,7 @@ export async function installBoundary(options: {
   })
   try {
     const boundary = renderBoundary(config, region)
-    if (await stands(connection, boundary, region)) return { shown: [], applied: false }
+    if (await stands(connection, boundary, config, region)) return { shown: [], applied: false }
     const shown = boundary.statements.map(s => `-- ${s.why}\n${s.sql};`)
     if (dryRun) return { shown, applied: false }
     // If the process dies before the commit arrives nothing was installed; after it, everything was.
@@ -58,25 +58,16 @@ export async function installBoundary(options: {
   }
 }
 
-/** One database for all regions needs a guard that asks whose session it is; half a guard would be worse than none. */
-function sharedTopology(): HomeregionError {
-  return new HomeregionError('config-invalid', {
-    fact: 'topology: shared has no write boundary yet; this homeregion guards one database per region (topology: independent)',
-    state: 'Nothing was installed.',
-    next: 'homeregion config show',
-  })
-}
-
 /** True when the same boundary is installed and the catalogue shows every guard in place. */
-async function stands(connection: Connection, boundary: Boundary, region: RegionConfig): Promise<boolean> {
+async function stands(connection: Connection, boundary: Boundary, config: Config, region: RegionConfig): Promise<boolean> {
   const present = await connection.query('read', `select to_regclass('homeregion.installed') is not null as present`)
   if (present.rows[0]?.present !== true) return false
   const { rows } = await connection.query('read', 'select region, version, config_hash from homeregion.installed')
   const installed = rows[0]
   if (installed === undefined) return false
-  if (installed.region !== region.name)
+  if (installed.region !== boundaryRegion(config, region))
     throw new HomeregionError('wrong-database', {
-      fact: `the database configured for ${region.name} is ${String(installed.region)}'s: its boundary says so`,
+      fact: `the database configured for ${region.name} ${whose(String(installed.region))}: its boundary says so`,
       state: 'Nothing was changed there.',
       next: 'homeregion config show',
     })
@@ -87,6 +78,11 @@ async function stands(connection: Connection, boundary: Boundary, region: Region
       next: 'install a newer homeregion',
     })
   return installed.config_hash === boundary.hash && (await guardProblems(connection, boundary.expected)).length === 0
+}
+
+/** A boundary is never turned into the other topology's under the writers: what each key's home means would change between two statements. */
+function whose(installed: string): string {
+  return installed === ALL_REGIONS ? 'is shared by all regions (topology: shared)' : `is ${installed}'s alone (topology: independent)`
 }
 
 /** A table, column or role of the configuration that the database does not have, or that cannot be guarded. */

@@ -48,7 +48,8 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     warm: async () => await coded(async () => void (await Promise.all([changes.warm(), reads.warm(), locks.warm(), writers.warm()]))),
     facts: async () =>
       await coded(
-        async () => await regionFacts(reads, renderBoundary(config, region).expected, [...guards(config), config.inbox].map(relation)),
+        async () =>
+          await regionFacts(reads, renderBoundary(config, region).expected, [...guards(config), config.inbox].map(relation), region.name),
       ),
     read: async key => await coded(async () => await known.read(key)),
     claim: async (key, owner, token) => await coded(async () => await operations.claim(key, owner, token)),

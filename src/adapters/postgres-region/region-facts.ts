@@ -3,6 +3,7 @@ import type { Connection } from '../postgres/connection.ts'
 import { sqlstate } from './boundary-error.ts'
 import type { BoundaryExpectation } from './boundary-sql.ts'
 import { sqlText } from './sql-file.ts'
+import { ALL_REGIONS, type WriterRegion } from './topology.ts'
 
 /** Missing, disabled, altered or extra guards, one line each, by the catalogue; empty when all stand as `expected`. */
 export async function guardProblems(connection: Connection, expected: BoundaryExpectation): Promise<readonly string[]> {
@@ -10,7 +11,33 @@ export async function guardProblems(connection: Connection, expected: BoundaryEx
     JSON.stringify(expected.triggers),
     JSON.stringify(expected.functions),
   ])
-  return rows.map(row => String(row.problem))
+  const shared = expected.writers === null ? [] : await sharedProblems(connection, expected.writers)
+  return [...rows.map(row => String(row.problem)), ...shared]
+}
+
+/** What ties the boundary of a shared database to the control plane, and logins to regions. */
+async function sharedProblems(connection: Connection, writers: readonly WriterRegion[]): Promise<readonly string[]> {
+  const { rows } = await connection.query('read', sqlText('problems-shared.sql'))
+  const found = rows[0] ?? {}
+  const tied = found.tied === true ? [] : ['homeregion_control.ownership: trigger zzz_homeregion_authority is missing or disabled']
+  if (found.present !== true) return [...tied, 'table homeregion.writer_region does not exist']
+  const assigned = await connection.query(
+    'read',
+    `select coalesce(m.role, w.role)::text as role, m.region as installed, w.region as configured
+     from homeregion.writer_region m full join jsonb_to_recordset($1::jsonb) as w(role name, region text) on w.role = m.role
+     where m.region is distinct from w.region order by 1`,
+    [JSON.stringify(writers)],
+  )
+  return [
+    ...tied,
+    ...assigned.rows.map(
+      r => `login ${String(r.role)} writes for ${text(r.installed)} by the boundary, for ${text(r.configured)} by the configuration`,
+    ),
+  ]
+}
+
+function text(region: unknown): string {
+  return typeof region === 'string' ? region : 'no region'
 }
 
 const OPERATIONS = [
@@ -30,6 +57,7 @@ export async function regionFacts(
   connection: Connection,
   expected: BoundaryExpectation,
   observed: readonly string[],
+  region: string,
 ): Promise<RegionFacts> {
   const [server, installed, problems, missing] = await Promise.all([
     connection.query(
@@ -46,7 +74,7 @@ export async function regionFacts(
   ])
   const found = installed?.rows[0]
   return {
-    region: found === undefined ? null : String(found.region),
+    region: found === undefined ? null : servedRegion(String(found.region), expected, region),
     boundaryVersion: found === undefined ? null : Number(found.version),
     serverVersion: String(server.rows[0]?.version),
     inRecovery: server.rows[0]?.in_recovery === true,
@@ -54,6 +82,11 @@ export async function regionFacts(
     guardProblems: problems,
     missingPrivileges: missing.rows.map(row => String(row.privilege)),
   }
+}
+
+/** A shared database is every region's that the boundary's installation named; `guardProblems` holds its logins against the configuration. */
+function servedRegion(installed: string, expected: BoundaryExpectation, region: string): string {
+  return installed === ALL_REGIONS && expected.writers !== null ? region : installed
 }
 
 const MISSING_PRIVILEGES = `

@@ -15,12 +15,12 @@ export function createOperations(connection: Connection, region: string): Operat
   const change = async (sql: string, parameters: readonly unknown[]): Promise<BoundaryRow> => {
     const row = (await call('write', sql, parameters)).rows[0]
     if (row === undefined) throw new Error(`${region} database answered a change of ownership without a row`)
-    return boundaryRow(row)
+    return boundaryRow(row, region)
   }
   return {
     read: async key => {
       const row = (await call('read', 'select * from homeregion.read($1)', [key])).rows[0]
-      return row === undefined ? null : boundaryRow(row)
+      return row === undefined ? null : boundaryRow(row, region)
     },
     claim: async (key, owner, token) =>
       await change('select * from homeregion.claim($1, $2, $3, $4)', [key, owner.homeRegion, owner.epoch, token]),
@@ -45,7 +45,7 @@ export function createOperations(connection: Connection, region: string): Operat
         keys.map(k => k.homeRegion),
         keys.map(k => k.epoch),
       ])
-      return rows.map(boundaryRow)
+      return rows.map(row => boundaryRow(row, region))
     },
     rejections: async () => rejections((await call('read', 'select * from homeregion.rejections()', [])).rows[0] ?? {}),
   }
@@ -54,7 +54,7 @@ export function createOperations(connection: Connection, region: string): Operat
 // The list of holders and one short queueing for the lock, on a slow machine.
 const IN_FLIGHT_MARGIN_MS = 3000
 
-function boundaryRow(row: Row): BoundaryRow {
+function boundaryRow(row: Row, region: string): BoundaryRow {
   const state = STATES.find(s => s === row.state)
   if (state === undefined) throw new Error(`the boundary answered with the unknown state ${String(row.state)}`)
   return {
@@ -64,7 +64,8 @@ function boundaryRow(row: Row): BoundaryRow {
     state,
     token: Number(row.token),
     barrierEventId: text(row.barrier_event_id),
-    writable: row.writable === true,
+    // Where regions share a database, it is writable for one of them.
+    writable: row.writable === true && row.home_region === region,
   }
 }
 

@@ -6,6 +6,7 @@ import { guards } from './guards.ts'
 import { loginRole, relation } from './quoting.ts'
 import { guardProblems } from './region-facts.ts'
 import { sqlText } from './sql-file.ts'
+import { operatorsThere, regionsThere } from './topology.ts'
 
 /**
  * Every way around the boundary that the catalogue shows and that somebody can log in to use. What cannot be closed (a superuser
@@ -23,12 +24,12 @@ export async function auditWriters(
       tables.map(relation),
       [relation(config.inbox)],
       [...new Set(tables.map(t => t.key))],
-      loginRole(region.database.operator),
+      operatorsThere(config, region),
     ]),
     guardProblems(connection, expected),
   ])
   const admin = region.database.admin === null ? null : loginRole(region.database.admin)
-  const writers = region.database.writers.map(w => w.role)
+  const writers = regionsThere(config, region).flatMap(r => r.database.writers.map(w => w.role))
   const found = ways.rows.map(row => finding(row, writers, admin))
   const guard = problems.map(
     (why): AuditFinding => ({ kind: 'guard', subject: why.split(':')[0] ?? why, why, closes: 'homeregion init', accepted: false }),

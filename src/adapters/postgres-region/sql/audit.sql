@@ -1,5 +1,5 @@
 -- Every way around the guard that the catalogue shows. $1: quoted names of the guarded tables, $2: of the tables that are left open on purpose.
--- $3: names of their key columns. $4: the operator's role. DML by whatever path (views, cascades, SECURITY DEFINER, pg_write_all_data, subscriptions, replica sessions) meets
+-- $3: names of their key columns. $4: the operators' roles. DML by whatever path (views, cascades, SECURITY DEFINER, pg_write_all_data, subscriptions, replica sessions) meets
 -- the guard and is no finding; taking the guard away is.
 with recursive roots as (
   select to_regclass(n)::oid as oid from unnest($1::text[]) n where to_regclass(n) is not null
@@ -40,7 +40,7 @@ with recursive roots as (
          format('revoke execute on function %s from %s', p.oid::regprocedure, case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end)
   from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a, boundary b
   where p.pronamespace = to_regnamespace('homeregion') and p.prosecdef and p.proname in ('claim', 'drain', 'fence', 'open', 'follow', 'register', 'require_epoch')
-    and a.grantee <> b.oid and a.grantee is distinct from (select oid from pg_roles where rolname = $4)
+    and a.grantee <> b.oid and a.grantee not in (select oid from pg_roles where rolname = any ($4::text[]))
   union all
   select 'create-role', r.oid, 'has CREATEROLE: before PostgreSQL 16 it may make itself a member of the owner of a guarded table', format('alter role %I nocreaterole', r.rolname)
   from pg_roles r where r.rolcreaterole and not r.rolsuper and current_setting('server_version_num')::int < 160000

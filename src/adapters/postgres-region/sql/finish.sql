@@ -10,7 +10,7 @@ begin
     )
     select t.tgrelid::regclass as relation, t.tgname from pg_trigger t
     where t.tgname like 'zzz\_homeregion\_%' and t.tgparentid = 0 and t.tgrelid not in (select oid from tree)
-      and t.tgrelid <> 'homeregion.ownership'::regclass
+      and t.tgrelid <> 'homeregion.ownership'::regclass and t.tgname <> 'zzz_homeregion_authority'
   loop
     execute format('drop trigger %I on %s', x.tgname, x.relation);
   end loop;
@@ -26,29 +26,17 @@ do $do$ begin
   end if;
 end $do$
 
--- @ The fence writes its barrier event into the outbox as the owner role, and through the guard.
-do $do$
-declare
-  s regclass;
-begin
-  execute format('grant usage on schema %I to homeregion_owner', {{outbox_schema}});
-  execute {{grant_outbox}};
-  for s in
-    select d.objid::regclass from pg_depend d join pg_class c on c.oid = d.objid and c.relkind = 'S'
-    where d.refobjid = {{outbox_literal}}::regclass and d.classid = 'pg_class'::regclass and d.deptype = 'a'
-  loop
-    execute format('grant usage on sequence %s to homeregion_owner', s);
-  end loop;
-end $do$
-
 -- @ The operator reads what proofs are made of.
 do $do$
 declare
   r regclass;
+  o name;
 begin
-  foreach r in array {{observed}}::regclass[] loop
-    execute format('grant usage on schema %I to %I', (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = r), {{operator}});
-    execute format('grant select on %s to %I', r, {{operator}});
+  foreach o in array {{operators}}::name[] loop
+    foreach r in array {{observed}}::regclass[] loop
+      execute format('grant usage on schema %I to %I', (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = r), o);
+      execute format('grant select on %s to %I', r, o);
+    end loop;
   end loop;
 end $do$
 
@@ -68,7 +56,7 @@ declare
 begin
   for f in
     select p.oid::regprocedure from pg_proc p
-    where p.pronamespace = 'homeregion'::regnamespace and p.prorettype in ('trigger'::regtype, 'event_trigger'::regtype) and p.proname <> 'ownership_changes'
+    where p.pronamespace = 'homeregion'::regnamespace and p.prorettype in ('trigger'::regtype, 'event_trigger'::regtype) and p.proname not in ('ownership_changes', 'follow_authority')
   loop
     execute format('grant execute on function %s to public', f);
   end loop;
@@ -78,12 +66,17 @@ end $do$
 grant select on homeregion.guarded to public
 
 -- @ The operator moves ownership by these functions alone; it cannot write the boundary's tables.
-do $do$ begin
-  execute format('grant execute on function homeregion.read(text), homeregion.claim(text, text, bigint, bigint), homeregion.drain(text, bigint, bigint),
-    homeregion.in_flight(text, integer), homeregion.fence(text, bigint, bigint, text), homeregion.open(text, bigint, bigint),
-    homeregion.follow(text, text, bigint, bigint), homeregion.register(text[], text[], bigint[]), homeregion.require_epoch(text, boolean),
-    homeregion.rejections(), homeregion.local_region(), homeregion.default_home() to %I', {{operator}});
-  execute format('grant select on homeregion.installed, homeregion.ownership, homeregion.state, homeregion.guarded to %I', {{operator}});
+do $do$
+declare
+  o name;
+begin
+  foreach o in array {{operators}}::name[] loop
+    execute format('grant execute on function homeregion.read(text), homeregion.claim(text, text, bigint, bigint), homeregion.drain(text, bigint, bigint),
+      homeregion.in_flight(text, integer), homeregion.fence(text, bigint, bigint, text), homeregion.open(text, bigint, bigint),
+      homeregion.follow(text, text, bigint, bigint), homeregion.register(text[], text[], bigint[]), homeregion.require_epoch(text, boolean),
+      homeregion.rejections(), homeregion.local_region(), homeregion.default_home() to %I', o);
+    execute format('grant select on {{readable}} to %I', o);
+  end loop;
 end $do$
 
 -- @ Writers and replication consumers may ask where a key's home is.

@@ -18,6 +18,9 @@ begin
   if o.key is null then
     code := 'HR003'; why := 'the key is not registered';
     perform nextval('homeregion.refused_unknown_key');
+  elsif homeregion.local_region() is null then
+    code := 'HR001'; why := format('the login %I belongs to no region', session_user);
+    perform nextval('homeregion.refused_not_home');
   elsif p_applying and o.home_region = homeregion.local_region() then
     code := 'HR001'; why := format('its home is here (%s), and this session applies changes of other regions', o.home_region);
     perform nextval('homeregion.refused_apply');
@@ -42,40 +45,6 @@ begin
                                      'localRegion', homeregion.local_region())::text;
 end $body$
 
--- @ True for a login that is a member of homeregion_apply, by whatever path. By session_user, which SET ROLE does not change; superusers
--- @ are members of every role and count as ordinary writers.
-create or replace function homeregion.is_applying() returns boolean language plpgsql stable as $body$
-begin
-  return pg_catalog.pg_has_role(session_user, 'homeregion_apply'::pg_catalog.name, 'MEMBER')
-     and not (select r.rolsuper from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) session_user);
-end $body$
-
--- @ Admits a copy of a foreign change: a subscription, a session in replica mode, or a member of homeregion_apply. Only into keys whose
--- @ home is elsewhere, and not while this region is giving the key away.
-create or replace function homeregion.check_copy(p_key text) returns void language plpgsql volatile as $body$
-declare
-  admitted pg_catalog.bool;
-  frozen pg_catalog.bool := pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.<>) 'read committed';
-begin
-  if frozen then
-    -- A frozen snapshot may be stale: locking the row fails with 40001 when it was changed since. The lock is let go at once.
-    begin
-      perform 1 from homeregion.ownership o where o.key operator(pg_catalog.=) (p_key collate pg_catalog."C") for share;
-      raise exception using errcode = 'HR999';
-    exception
-      when sqlstate 'HR999' then null;
-      when serialization_failure then
-        perform pg_catalog.nextval('homeregion.refused_stale_epoch');
-        raise;
-    end;
-  end if;
-  select o.home_region operator(pg_catalog.<>) homeregion.local_region() and o.state operator(pg_catalog.=) 'ACTIVE' into admitted
-  from homeregion.ownership o where o.key operator(pg_catalog.=) (p_key collate pg_catalog."C");
-  -- A key that nobody registered belongs to the default home; a frozen snapshot cannot tell that nobody did.
-  if admitted or (admitted is null and not frozen and homeregion.default_home() operator(pg_catalog.<>) homeregion.local_region()) then return; end if;
-  perform homeregion.refuse(p_key, null, true);
-end $body$
-
 -- @ The whole check: takes the key's shared lock, then admits or raises. The triggers decide the common case themselves and come here
 -- @ for everything else.
 create or replace function homeregion.check_key(p_key text) returns void language plpgsql volatile as $body$
@@ -90,16 +59,12 @@ begin
   if pg_catalog.pg_advisory_xact_lock_shared({{lock_space}}, pg_catalog.hashtext(k)) is null then
     perform homeregion.refuse(null, presented, false);
   end if;
-  if pg_catalog.current_setting('session_replication_role') operator(pg_catalog.=) 'replica' or homeregion.is_applying() then
-    perform homeregion.check_copy(k);
-    return;
-  end if;
-  if frozen then
+{{copies}}  if frozen then
     -- REPEATABLE READ and SERIALIZABLE read in the snapshot of their first statement, which may be older than a drain. Locking the row
     -- looks past it: a row that was deleted since gives 40001. The lock is let go at once by rolling the sub-transaction back, so
     -- that a drain never waits for such a transaction and hot keys gather no multixacts; the advisory lock, taken outside, stays.
     begin
-      select w.epoch, w.require_epoch into ep, req from homeregion.writable w where w.key operator(pg_catalog.=) k for share;
+      select w.epoch, w.require_epoch into ep, req from homeregion.writable w where w.key operator(pg_catalog.=) k{{and_here}} for share;
       raise exception using errcode = 'HR999';
     exception
       when sqlstate 'HR999' then null;
@@ -108,7 +73,7 @@ begin
         raise;
     end;
   else
-    select w.epoch, w.require_epoch into ep, req from homeregion.writable w where w.key operator(pg_catalog.=) k;
+    select w.epoch, w.require_epoch into ep, req from homeregion.writable w where w.key operator(pg_catalog.=) k{{and_here}};
   end if;
   if ep is null and not frozen then
     -- A transaction that had begun to write before the drain may finish; it holds the shared lock, so the fence waits for it. A restart
@@ -124,7 +89,7 @@ begin
     -- The first write of a key that nobody registered registers it, in the writer's own transaction. A frozen snapshot that does not see
     -- a row somebody else inserted gets 40001 here.
     insert into homeregion.ownership (key, home_region, epoch, state) values (k, homeregion.local_region(), 1, 'ACTIVE') on conflict do nothing;
-    select w.epoch, w.require_epoch into ep, req from homeregion.writable w where w.key operator(pg_catalog.=) k;
+    select w.epoch, w.require_epoch into ep, req from homeregion.writable w where w.key operator(pg_catalog.=) k{{and_here}};
   end if;
   if ep is null
      or not (case when presented is null or presented operator(pg_catalog.=) '' then not req
@@ -146,9 +111,9 @@ end $body$
 create or replace function homeregion.ownership_changes() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
-  was_open boolean := tg_op <> 'INSERT' and old.home_region = homeregion.local_region() and old.state in ('ACTIVE', 'DRAINING');
-  stays_open boolean := tg_op = 'UPDATE' and new.home_region = homeregion.local_region() and new.state in ('ACTIVE', 'DRAINING') and new.epoch = old.epoch;
-  opens boolean := tg_op <> 'DELETE' and new.home_region = homeregion.local_region() and new.state = 'ACTIVE';
+  was_open boolean := tg_op <> 'INSERT' and {{old_home_here}} and old.state in ('ACTIVE', 'DRAINING');
+  stays_open boolean := tg_op = 'UPDATE' and {{new_home_stays}} and new.state in ('ACTIVE', 'DRAINING') and new.epoch = old.epoch;
+  opens boolean := tg_op <> 'DELETE' and {{new_home_here}} and new.state = 'ACTIVE';
 begin
   if tg_op = 'UPDATE' and (new.key <> old.key or new.epoch < old.epoch or new.token < old.token) then
     raise exception 'homeregion: the key is immutable, and neither epoch nor token may fall' using errcode = 'HR006';
@@ -166,7 +131,7 @@ begin
     delete from homeregion.writable where key = old.key;
   end if;
   if opens then
-    insert into homeregion.writable (key, epoch, require_epoch) values (new.key, new.epoch, new.require_epoch) on conflict (key) do nothing;
+    insert into homeregion.writable (key, epoch, require_epoch{{home_column}}) values (new.key, new.epoch, new.require_epoch{{home_value}}) on conflict (key) do nothing;
   end if;
   return null;
 end $body$

@@ -59,7 +59,7 @@ create table if not exists homeregion.ownership (
 create table if not exists homeregion.writable (
   key           text collate pg_catalog."C" primary key,
   epoch         bigint not null,
-  require_epoch boolean not null
+  require_epoch boolean not null{{writable_home}}
 )
 
 -- @ Tables the boundary stands on, as configured.
@@ -89,14 +89,6 @@ create sequence if not exists homeregion.refused_truncate
 
 -- @ Refused because a replication consumer wrote a key whose home is here.
 create sequence if not exists homeregion.refused_apply
-
--- @ This database's region, fixed at installation: a setting could be changed by any session.
-create or replace function homeregion.local_region() returns text language sql immutable parallel safe
-as $body$ select {{region}}::pg_catalog.text $body$
-
--- @ Home of keys that nobody registered, or null.
-create or replace function homeregion.default_home() returns text language sql immutable parallel safe
-as $body$ select {{default_home}}::pg_catalog.text $body$
 
 -- @ What an operator reads: ownership, and whether a write would be admitted here now.
 create or replace view homeregion.state as
