@@ -11,6 +11,10 @@ import { type SharedFixture, startShared } from './shared-fixture.ts'
 
 const INSERT = `insert into account (tenant_id, account_id, version, billing_address) values ($1, gen_random_uuid()::text, 1, 'x')`
 
+const LEVELS = ['read committed', 'repeatable read'] as const
+const LABELLED = `insert into account (tenant_id, account_id, version, billing_address)
+  values ('busy', 'w-' || gen_random_uuid(), 1, $1 || ' ' || current_setting('homeregion.epoch'))`
+
 let f: SharedFixture
 let writerA: pg.Client
 let writerB: pg.Client
@@ -207,6 +211,62 @@ describe('the record and the boundary of a shared database', () => {
     await expect(step(lease, drained, 'resume-drained')).rejects.toMatchObject({ code: 'superseded' })
     await step(taken, drained, 'resume-drained')
     expect(await both('k8')).toEqual({ a: null, b: 'HR001' })
+  })
+})
+
+describe('under load', () => {
+  test('no row is written between a fence and the next activation, and none by a region that is not home', async () => {
+    let record = await registered('busy')
+    const writers = await Promise.all(
+      ['writer_a', 'writer_a', 'writer_b', 'writer_b'].map(async (role, i) => ({
+        role,
+        isolation: LEVELS[i % 2],
+        client: await f.login(role),
+      })),
+    )
+    let stop = false
+    let refused = 0
+    const load = writers.map(async ({ role, isolation, client }) => {
+      while (!stop) {
+        try {
+          await client.query(`begin isolation level ${isolation}; select 1 from account`)
+          // Presented, and carried by the row: one that is written proves that it was current.
+          await client.query(`select set_config('homeregion.epoch', epoch::text, true) from homeregion.read('busy')`)
+          await client.query(LABELLED, [role])
+          await client.query('commit')
+        } catch (error) {
+          expect((error as pg.DatabaseError).code).toMatch(/^(HR00[12]|40001)$/)
+          refused += 1
+          await client.query('rollback')
+        }
+      }
+    })
+    const rows = async () =>
+      (await admin.query<{ n: number }>(`select count(*)::int as n from account where tenant_id = 'busy'`)).rows[0]?.n ?? 0
+    const homes = ['region-b', 'region-a', 'region-b', 'region-a', 'region-b', 'region-a', 'region-b', 'region-a']
+    for (const target of homes) {
+      const before = await rows()
+      expect(await waitUntil(async () => (await rows()) > before, 5000)).toBe(true)
+      const lease = await f.store.openRun(planFor([record], target), HOLDER, null)
+      const drained = await only(f.store.commit(lease, { ownership: [{ transition: 'drain', expected: record, target }] }))
+      const source = record.homeRegion === 'region-a' ? f.a : f.b
+      expect(await waitUntil(async () => (await source.inFlight('busy', 500)).length === 0, 5000)).toBe(true)
+      await source.fence('busy', record.epoch, lease.token, randomUUID())
+      const fenced = await rows()
+      const caught = await step(lease, await step(lease, drained, 'fence'), 'catch-up')
+      expect(await rows()).toBe(fenced)
+      record = await activate(lease, caught)
+      await f.store.commit(lease, { keyOutcomes: [{ key: 'busy', outcome: 'moved' }], runState: 'DONE' })
+    }
+    stop = true
+    await Promise.all(load)
+    const { rows: labels } = await admin.query<{ label: string }>(
+      `select distinct billing_address as label from account where tenant_id = 'busy' and account_id like 'w-%'`,
+    )
+    const home = (epoch: number) => (epoch % 2 === 1 ? 'writer_a' : 'writer_b')
+    expect(labels.map(l => l.label).filter(l => !l.startsWith(home(Number(l.split(' ')[1]))))).toEqual([])
+    expect(labels.length).toBeGreaterThanOrEqual(homes.length)
+    expect(refused).toBeGreaterThan(100)
   })
 })
 

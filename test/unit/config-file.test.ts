@@ -127,6 +127,31 @@ describe('a wrong configuration is reported with place, line, caret and the word
     expect(await reportOf(from, to)).toContain(message)
   })
 
+  describe('topology: shared', () => {
+    const shared = SAMPLE.replaceAll('@b:5432', '@a:5432').replace('service: billing', 'service: billing\ntopology: shared')
+    const own = shared.replace(/app_writer@a:5432\/app, password: \{ env: WRITER_B/, 'writer_b@a:5432/app, password: { env: WRITER_B')
+    const report = async (text: string) => (await codedError(() => load(text))).report
+
+    test('takes regions whose writers differ', () => {
+      expect(load(own).config.topology).toBe('shared')
+    })
+
+    test('refuses a writer of two regions, at the second', async () => {
+      expect(await report(shared)).toContain(
+        'homeregion.yaml:17:18: regions.region-b.database.writers[0].url: "app_writer" writes for region-a already',
+      )
+    })
+
+    test('refuses a role that is not the login, and a default home', async () => {
+      expect(await report(own.replace('{ env: WRITER_B }', '{ env: WRITER_B }, role: other'))).toContain(
+        'writers[0].role: is not the user of its url',
+      )
+      expect(await report(own.replace('policy:', 'ownership: { defaultHome: region-a }\npolicy:'))).toContain(
+        'shared knows no default home',
+      )
+    })
+  })
+
   test('one region is not enough', async () => {
     const from = SAMPLE.indexOf('  region-b:')
     const error = await codedError(() => load(SAMPLE.slice(0, from) + SAMPLE.slice(SAMPLE.indexOf('tables:'))))
