@@ -17,17 +17,15 @@ export type GateResult =
 const SHARE_OF_WAIT = 0.1
 const SHORTEST_PAUSE_MS = 1
 const LONGEST_PAUSE_MS = 500
-/** After this long only the check that blocks is asked: by then the load of asking all of them matters more than one round trip. */
-const ALL_TOGETHER_MS = 2000
 /** The screen is told of a gate that waits only after this long. */
 const QUIET_MS = 300
 
 type Item = { readonly step: Step; readonly use: CheckUse }
 
 /**
- * Waits until every check of the steps has passed, in their order. A round looks at all that are left side by side (calls to one database
- * keep their order on its session); where it takes long, only at the first one that did not pass, and once it passes, everything behind
- * it is looked at anew: what is accepted was seen after what it builds on.
+ * Waits until every check of the steps has passed, in their order. The first round looks at all of them side by side (calls to one
+ * database keep their order on its session): from far away it finds everything there, in one round trip. After it only the first one that
+ * did not pass is asked, and once it passes, everything behind it is looked at anew: what is accepted was seen after what it builds on.
  */
 export async function passGates(
   engine: Engine,
@@ -80,7 +78,7 @@ export async function passGates(
     if (blocking.verdict === 'fail' && !checkSpec(blocking.check).waits) return await refuse(blocked.step, 'refused', seen.slice(at))
     if (engine.operator.interrupted()) return await refuse(blocked.step, 'interrupted', seen.slice(at))
     const now = engine.clock.monotonicMs()
-    alone = now - started > ALL_TOGETHER_MS
+    alone = true
     const leftMs = blocked.step.withinMs + (extraMs.get(blocked.step.id) ?? 0) - (now - started)
     if (leftMs <= 0) {
       const refused = await refuse(blocked.step, 'deadline', seen.slice(at))

@@ -20,6 +20,8 @@ export type KeyMove = {
   readonly barrierEventId: string
   record: OwnershipRecord
   reached: Reached
+  /** Aborted when the target has caught up, or nobody waits for it any more. */
+  readonly caughtUp: AbortController
   /** Commits that need not be waited for until the next write. */
   pending: Promise<void>
   /** The fence's attempt, once its start is committed and until the fence is sent. */
@@ -41,6 +43,7 @@ export function createKeyMove(
     move,
     steps,
     barrierEventId,
+    caughtUp: new AbortController(),
     record,
     reached: 'nothing',
     pending: Promise.resolve(),

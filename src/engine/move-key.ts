@@ -64,6 +64,7 @@ async function perform(key: KeyMove, segment: Segment, next: Step | null, doneSt
   if (segment.head.action?.kind === 'activate') await engine.fault('activate:announced')
   journal.buffer({ evidence: gate.evidence })
   if (gate.kind === 'passed') return
+  key.caughtUp.abort()
   await endUnsentFence(key)
   throw new GateNotPassed(gate.step, gate.evidence, gate.why)
 }

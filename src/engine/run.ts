@@ -11,6 +11,7 @@ import { createKeyMove, type KeyMove } from './key-move.ts'
 import { keepLease } from './lease-keeper.ts'
 import { GateNotPassed, movedDetail, moveKey } from './move-key.ts'
 import { type KeyEnd, recover, textOf } from './recover.ts'
+import { rehearse } from './rehearse.ts'
 import { createRunJournal, type RunJournal } from './run-journal.ts'
 import { describeEvidence, partsOf } from './segments.ts'
 import { settleKey } from './settle.ts'
@@ -249,10 +250,9 @@ async function moveAll(
 }
 
 async function moveOne(key: KeyMove, doneSteps: ReadonlySet<string>): Promise<KeyEnd> {
-  const { engine, journal, move } = key
+  const { journal, move } = key
   try {
-    // Connections are paid for before the write stop begins.
-    await Promise.all([engine.region(move.source).warm(), engine.region(move.target).warm()])
+    await rehearse(key)
     await moveKey(key, doneSteps)
     await journal.commit('key-end', { keyOutcomes: [{ key: move.key, outcome: 'moved' }] })
     return { outcome: 'moved', exit: 'done', fact: 'moved', state: `${movedDetail(key)}.`, next: null }

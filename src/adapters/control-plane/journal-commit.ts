@@ -24,13 +24,13 @@ export async function commitChange(
   const activationId = randomUUID()
   const entries = logEntries(lease, change, activationId)
   const before = [holdLease(lease, leaseMs), ...journal(lease, change, activationId)]
-  const moves = entries.length === 0 ? [] : [moveOwnership(lease, entries)]
+  const moves = moveOwnership(lease, entries)
   const statements = [...before, ...moves, ...close(lease, change), ...appendAudit(audited(lease, change, entries))]
   for (let tried = 1; ; tried += 1) {
     try {
       // If the process dies before the commit arrives, nothing of this happened; after it, all of it.
       const answers = await underLease(connection, lease, async () => await connection.transaction('write', statements))
-      return moves.length === 0 ? [] : (answers[before.length]?.rows ?? []).map(ownershipRecord)
+      return answers.slice(before.length, before.length + moves.length).flatMap(a => a.rows.map(ownershipRecord))
     } catch (error) {
       if (isTransient(error) && tried < TRIES) continue
       throw commitRefusal(error, entries) ?? error

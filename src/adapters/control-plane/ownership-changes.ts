@@ -25,10 +25,6 @@ export type LogEntry = {
 }
 
 export function logEntries(lease: RunLease, change: JournalChange, activationId: string): readonly LogEntry[] {
-  const keys = (change.ownership ?? []).map(c => c.expected.key)
-  // The pointer follows its log by one row in one statement: with two rows for one key it would follow either.
-  if (new Set(keys).size < keys.length)
-    throw new HomeregionError('unexpected', { fact: 'one commit moves a key twice', state: 'Nothing was changed.' })
   const moved = (change.ownership ?? []).map(c => follow(c.transition, c.expected, targetAfter(c), null))
   if (change.activation === undefined) return moved
   const { expected, permit } = genuine(lease, change.activation)
@@ -75,10 +71,23 @@ function genuine(lease: RunLease, activation: Activation): Activation {
 }
 
 /**
+ * The entries in statements that move each key once, in their order: in one statement a pointer could follow either of two rows of its
+ * key.
+ */
+export function moveOwnership(lease: RunLease, entries: readonly LogEntry[]): readonly Statement[] {
+  const rounds: LogEntry[][] = []
+  for (const [i, entry] of entries.entries()) {
+    const before = entries.slice(0, i).filter(e => e.key === entry.key).length
+    rounds[before] = [...(rounds[before] ?? []), entry]
+  }
+  return rounds.map(round => moveOnce(lease, round))
+}
+
+/**
  * The compare-and-swap. The log's primary key and its foreign key to the expected predecessor let one writer through; then the
  * pointer follows in the same statement.
  */
-export function moveOwnership(lease: RunLease, entries: readonly LogEntry[]): Statement {
+function moveOnce(lease: RunLease, entries: readonly LogEntry[]): Statement {
   return {
     sql: `with change as (
   select * from jsonb_to_recordset($1::jsonb) as c("key" text, "seq" bigint, "transition" text, "fromState" text, "fromHome" text,

@@ -9,6 +9,7 @@ import { relation } from './quoting.ts'
 import { regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
 import { createOperations } from './region-operations.ts'
+import { rehearsal, rehearsedLook } from './rehearsal.ts'
 import { createWriteProbe } from './write-probe.ts'
 import { auditWriters } from './writer-audit.ts'
 
@@ -45,7 +46,10 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
   }
   return {
     region: region.name,
-    warm: async () => await coded(async () => void (await Promise.all([changes.warm(), reads.warm(), locks.warm(), writers.warm()]))),
+    warm: async () =>
+      await coded(async () => {
+        await Promise.all([changes.rehearse(rehearsal(region.name)), reads.warm(), locks.rehearse(rehearsedLook()), writers.warm()])
+      }),
     facts: async () =>
       await coded(
         async () =>

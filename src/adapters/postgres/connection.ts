@@ -24,6 +24,8 @@ export type Connection = {
    * @throws pg's DatabaseError of the first statement that failed (rolled back), or a `HomeregionError`
    */
   transaction(effect: Effect, statements: readonly Statement[], timeoutMs?: number): Promise<readonly Rows[]>
+  /** The statements in a transaction that is rolled back, whatever they answer: their plans and functions are ready when time matters. */
+  rehearse(statements: readonly Statement[]): Promise<void>
   close(): Promise<void>
 }
 
@@ -133,6 +135,12 @@ export function createConnection(options: ConnectionOptions): Connection {
         return done.slice(1, -1).map(shape)
       })
       return await bounded(client, effect, timeoutMs, answers)
+    },
+    rehearse: async statements => {
+      const client = await session()
+      const all = [{ sql: 'begin' }, ...statements, { sql: 'rollback' }]
+      const sent = all.map((s: Statement) => client.query<Row>(s.sql, [...(s.parameters ?? [])]))
+      await bounded(client, 'read', options.callTimeoutMs, Promise.allSettled(sent))
     },
     close: async () => {
       const client = await current?.catch(() => null)

@@ -1,6 +1,7 @@
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import { decideActivation } from '../../domain/interlock.ts'
 import { showKey } from '../../domain/key.ts'
+import { recordAfter } from '../../domain/ownership.ts'
 import { observe } from '../checks/observe.ts'
 import { isMoved, type KeyMove, refresh, take } from '../key-move.ts'
 import type { Action } from './action.ts'
@@ -35,6 +36,7 @@ async function handOver(key: KeyMove, stepId: string): Promise<string> {
   const policy = engine.policy.interlock
   const uses = policy.required.map(check => ({ check, parameters: {} }))
   const bound = { runId: journal.runId, step: stepId, attemptId }
+  key.caughtUp.abort()
   const [evidence] = await Promise.all([Promise.all(uses.map(use => observe(engine, key.subject, use, bound))), key.pending])
   await engine.fault('activate:verified')
   const request = {
@@ -45,7 +47,10 @@ async function handOver(key: KeyMove, stepId: string): Promise<string> {
     attemptId,
     nowMonotonicMs: engine.clock.monotonicMs(),
   }
-  const decision = decideActivation(key.record, evidence, policy, request)
+  // A catch-up too short for a commit of its own is recorded in this one, in front of the activation.
+  const fenced = key.record.state === 'FENCED' ? key.record : null
+  const expected = fenced === null ? key.record : recordAfter(fenced, 'catch-up', { runId: journal.runId })
+  const decision = decideActivation(expected, evidence, policy, request)
   if (decision.permit === null) {
     journal.buffer({ evidence })
     throw new HomeregionError(
@@ -59,7 +64,8 @@ async function handOver(key: KeyMove, stepId: string): Promise<string> {
     key,
     await journal.commit('activate', {
       starts: [{ id: attemptId, key: move.key, step: stepId, action: 'activate' }],
-      activation: { expected: key.record, permit: decision.permit },
+      ownership: fenced === null ? [] : [{ transition: 'catch-up', expected: fenced }],
+      activation: { expected, permit: decision.permit },
     }),
   )
   return attemptId

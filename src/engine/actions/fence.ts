@@ -80,14 +80,17 @@ async function start(key: KeyMove, step: Step): Promise<string> {
   return id
 }
 
-/** The fence is proved: the target may catch up. */
+/** A catch-up that is over sooner is recorded with the activation: its own commit would be paid in write downtime. */
+const CATCH_UP_RECORD_AFTER_MS = 100
+
+/** The fence is proved: the target may catch up. Recorded for everybody to see when it takes longer than a moment. */
 export function beginCatchUp(key: KeyMove): void {
   const before = key.pending
   key.pending = record(key, async () => {
     await before
-    return key.record.state === 'FENCED'
-      ? await key.journal.commit('catch-up', { ownership: [{ transition: 'catch-up', expected: key.record }] })
-      : []
+    await key.engine.clock.sleep(CATCH_UP_RECORD_AFTER_MS, key.caughtUp.signal)
+    if (key.caughtUp.signal.aborted || key.record.state !== 'FENCED') return []
+    return await key.journal.commit('catch-up', { ownership: [{ transition: 'catch-up', expected: key.record }] })
   })
 }
 

@@ -1,5 +1,6 @@
 import { formatMs } from '../../domain/duration.ts'
 import { fail, pass, unknown } from '../../domain/evidence.ts'
+import type { PartitionEnd } from '../../domain/ports.ts'
 import { type CheckHandler, keyOf } from '../context.ts'
 
 /**
@@ -30,7 +31,7 @@ export const replicationBehind: CheckHandler = async (engine, subject, use) => {
         ? 'the outbox topic has no partitions'
         : `the inbox group of ${move.target} has committed nothing on partition ${unseen.map(e => e.partition).join(', ')}`,
     )
-  const behind = ends.reduce((sum, e) => sum + (BigInt(e.end) - BigInt(e.committed ?? '0')), 0n)
+  const behind = ends.reduce((sum, e) => sum + lag(e), 0n)
   const first = subject.memory.get('behind') as { ends: readonly { partition: number; end: string }[]; at: number } | undefined
   const now = engine.clock.monotonicMs()
   if (behind === 0n) return pass(observer, required, '0 events behind')
@@ -39,7 +40,7 @@ export const replicationBehind: CheckHandler = async (engine, subject, use) => {
     subject.memory.set('behind', { ends, at: now })
     return unknown(observer, required, `${behind} events behind, watching whether they are consumed`)
   }
-  const caught = first.ends.every(was => BigInt(ends.find(e => e.partition === was.partition)?.committed ?? '-1') >= BigInt(was.end))
+  const caught = first.ends.every(was => BigInt(ends.find(e => e.partition === was.partition)?.committed ?? '0') >= BigInt(was.end))
   if (caught) return pass(observer, required, `${behind} events behind; what stood ${formatMs(now - first.at)} ago has been consumed`)
   if (now - first.at <= atMostMs) return unknown(observer, required, `${behind} events behind, watching whether they are consumed`)
   subject.memory.set('behind', { ends, at: now })
@@ -48,6 +49,12 @@ export const replicationBehind: CheckHandler = async (engine, subject, use) => {
     required,
     `${behind} events behind for more than ${formatMs(now - first.at)}: is the inbox of ${move.target} running?`,
   )
+}
+
+/** Ends and commits are read one after the other: a commit may be newer than the end beside it. An empty partition has no commit and lacks nothing. */
+function lag(end: PartitionEnd): bigint {
+  const behind = BigInt(end.end) - BigInt(end.committed ?? '0')
+  return behind > 0n ? behind : 0n
 }
 
 /** Only planned where a mirror copies events between the Kafkas; its evidence comes with that transport. */

@@ -9,7 +9,9 @@ export const OWN_PROBES = 'own-probes'
 
 /** Stale requests refused at the source prove that the fence works. They have to end: what still sends them after `settleWithin` is a bug somewhere. */
 export const staleRejections: CheckHandler = async (engine, subject, use) => {
-  const counts = await Promise.all(sourcesOf(subject).map(name => engine.region(name).rejections()))
+  // Regions that share a database share its counters.
+  const sources = engine.policy.shared ? sourcesOf(subject).slice(0, 1) : sourcesOf(subject)
+  const counts = await Promise.all(sources.map(name => engine.region(name).rejections()))
   // Our own probes of the fence are refused and counted as well; the watch says how many it made.
   const total = counts.reduce((sum, c) => sum + refusals(c), 0) - Number(subject.memory.get(OWN_PROBES) ?? 0)
   return settled(engine, subject, 'rejections', total, use.parameters['settleWithin'] ?? 0, n => `${n} refused so far`)
