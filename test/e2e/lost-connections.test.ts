@@ -15,7 +15,7 @@ const CONTROL_PLANE_CUTS = [
   ['fence-start:after', 'broken', 7, 'is FENCED at region-a (read back); nobody was activated'],
   ['fence:applied', 'broken', 7, 'is FENCED at region-a (read back); nobody was activated'],
   ['fence-end:after', 'broken', 7, 'is FENCED at region-a (read back); nobody was activated'],
-  ['catch-up:after', 'silent', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
+  ['caught-up', 'silent', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
   ['activate:verified', 'broken', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
   ['activate:before', 'broken', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
   ['activate:after', 'broken', 7, "is region-b's since epoch 2"],
@@ -26,8 +26,8 @@ const keyOf = (where: string, point: string, how: string) => `${where}-${point.r
 
 const scene = useScene([
   ...CONTROL_PLANE_CUTS.map(([point, how]) => keyOf('control', point, how)),
-  ...['drain-start:after', 'fence-start:after', 'catch-up:after'].map(point => keyOf('source', point, 'broken')),
-  ...['catch-up:before', 'activate:after'].map(point => keyOf('target', point, 'broken')),
+  ...['drain-start:after', 'fence-start:after', 'caught-up'].map(point => keyOf('source', point, 'broken')),
+  ...['fence:applied', 'activate:after'].map(point => keyOf('target', point, 'broken')),
 ])
 
 describe.concurrent('a control plane that stops answering activates nobody, leaves an unfenced source writing, and resume finishes', () => {
@@ -63,7 +63,7 @@ describe.concurrent("a source's database that goes away leaves a state that is t
   it.each([
     ['drain-start:after', 1],
     ['fence-start:after', 1],
-    ['catch-up:after', 2],
+    ['caught-up', 2],
   ] as const)('at %s: back under epoch %i', async (point, epoch) => {
     const key = scene.key(keyOf('source', point, 'broken'))
     const { end, restore } = await cutAt(key, point, 'broken', c => c.regions['region-a'].database.operator)
@@ -87,8 +87,8 @@ describe.concurrent("a source's database that goes away leaves a state that is t
 
 describe.concurrent("a target's database that goes away", () => {
   it('before the activation gives the key back under a new epoch', async () => {
-    const key = scene.key(keyOf('target', 'catch-up:before', 'broken'))
-    const { end, restore } = await cutAt(key, 'catch-up:before', 'broken', c => c.regions['region-b'].database.operator, [
+    const key = scene.key(keyOf('target', 'fence:applied', 'broken'))
+    const { end, restore } = await cutAt(key, 'fence:applied', 'broken', c => c.regions['region-b'].database.operator, [
       '--runbook',
       scene.runbook([SHORT_CATCH_UP]),
     ])

@@ -37,6 +37,7 @@ async function handOver(key: KeyMove, stepId: string): Promise<string> {
   const uses = policy.required.map(check => ({ check, parameters: {} }))
   const bound = { runId: journal.runId, step: stepId, attemptId }
   key.caughtUp.abort()
+  await engine.fault('caught-up')
   const [evidence] = await Promise.all([Promise.all(uses.map(use => observe(engine, key.subject, use, bound))), key.pending])
   await engine.fault('activate:verified')
   const request = {
