@@ -23,14 +23,26 @@ export type Answers = {
 export type Signals = { readonly interrupted: () => boolean; readonly stop: () => void }
 
 /** The person at the terminal, or the flags that stand for one. Off a terminal nothing is ever asked. */
-export function createOperator(context: CliContext, answers: Answers, report: (event: RunEvent) => void, signals: Signals): Operator {
+export function createOperator(
+  context: CliContext,
+  answers: Answers,
+  report: (event: RunEvent) => void,
+  signals: Signals,
+  beforeAsking: () => void = () => undefined,
+): Operator {
   const terminal = isInteractive(context)
+  // A line that is still being drawn would hide the question.
+  const asking = <T>(question: () => Promise<T>): Promise<T> => {
+    beforeAsking()
+    return question()
+  }
   return {
     report,
     interrupted: signals.interrupted,
     confirm: async (step, plan) =>
-      answered(step, plan, answers) ?? (terminal && !signals.interrupted() ? await ask(context, step, plan) : false),
-    atDeadline: async (step, evidence) => (terminal && !signals.interrupted() ? await askAtDeadline(step, evidence) : 'abort'),
+      answered(step, plan, answers) ?? (terminal && !signals.interrupted() ? await asking(() => ask(context, step, plan)) : false),
+    atDeadline: async (step, evidence) =>
+      terminal && !signals.interrupted() ? await asking(() => askAtDeadline(step, evidence)) : 'abort',
   }
 }
 

@@ -45,7 +45,7 @@ export async function drive(context: CliContext, answers: Answers, work: (operat
   const progress = createProgress(context.err, live)
   const signals = watchSignals(context, () => live.clear())
   try {
-    const end = await work(createOperator(context, answers, progress.report, signals))
+    const end = await work(createOperator(context, answers, progress.report, signals, progress.close))
     progress.close()
     if (format === 'json') context.out.line(endJson(end))
     else context.out.line(printable(endText(end)))

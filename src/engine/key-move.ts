@@ -20,6 +20,10 @@ export type KeyMove = {
   readonly barrierEventId: string
   record: OwnershipRecord
   reached: Reached
+  /** When the drain was sent, by the engine's monotonic clock; null while it was not, by this process. */
+  drainSentMs: number | null
+  /** From sending the drain to the answer that the target is open: the write stop is shorter. */
+  stoppedMs: number | null
   /** Aborted when the target has caught up, or nobody waits for it any more. */
   readonly caughtUp: AbortController
   /** Commits that need not be waited for until the next write. */
@@ -43,6 +47,8 @@ export function createKeyMove(
     move,
     steps,
     barrierEventId,
+    drainSentMs: null,
+    stoppedMs: null,
     caughtUp: new AbortController(),
     record,
     reached: 'nothing',

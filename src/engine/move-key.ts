@@ -1,3 +1,4 @@
+import { formatMs } from '../domain/duration.ts'
 import type { Evidence } from '../domain/evidence.ts'
 import { showKey } from '../domain/key.ts'
 import type { Step } from '../domain/runbook.ts'
@@ -75,5 +76,7 @@ function isDone(step: Step, doneSteps: ReadonlySet<string>): boolean {
 }
 
 export function movedDetail(key: KeyMove): string {
-  return `${showKey(key.move.key)} is at home in ${key.record.homeRegion}, epoch ${key.record.epoch}`
+  const stop =
+    key.stoppedMs === null ? '' : `; nobody could write it for less than ${formatMs(Math.ceil(key.stoppedMs))}, by this host's clock`
+  return `${showKey(key.move.key)} is at home in ${key.record.homeRegion}, epoch ${key.record.epoch}${stop}`
 }

@@ -290,7 +290,12 @@ async function close(
 }
 
 function report(engine: Engine, move: PlannedMove, end: KeyEnd): void {
-  engine.operator.report({ type: 'key-ended', move, outcome: end.outcome ?? 'unknown', detail: `${end.fact}. ${end.state}` })
+  engine.operator.report({
+    type: 'key-ended',
+    move,
+    outcome: end.outcome ?? 'unknown',
+    detail: end.outcome === 'moved' ? end.state : `${end.fact}. ${end.state}`,
+  })
 }
 
 function subjectOf(engine: Engine, moves: readonly PlannedMove[]): CheckSubject {

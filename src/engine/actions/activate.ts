@@ -13,6 +13,7 @@ export const activate: Action<'activate'> = {
     const attemptId = isMoved(key.move, key.record) ? await startOpening(key, step.id) : await handOver(key, step.id)
     key.reached = 'activated'
     const row = await key.engine.region(key.move.target).open(key.move.key, key.record.epoch, key.journal.lease().token)
+    if (key.drainSentMs !== null) key.stoppedMs = key.engine.clock.monotonicMs() - key.drainSentMs
     await key.engine.fault('activate:opened')
     key.journal.buffer({ ends: [{ id: attemptId, outcome: 'done', result: { ...row } }] })
   },

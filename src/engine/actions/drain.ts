@@ -18,6 +18,7 @@ export const drain: Action<'drain'> = {
       }),
     )
     key.reached = 'drain-sent'
+    key.drainSentMs = engine.clock.monotonicMs()
     const row = await engine.region(move.source).drain(move.key, move.epoch, journal.lease().token)
     await engine.fault('drain:applied')
     journal.buffer({ ends: [{ id, outcome: 'done', result: { ...row } }] })
