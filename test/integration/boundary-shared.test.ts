@@ -21,7 +21,11 @@ let writerB: pg.Client
 let admin: pg.Client
 beforeAll(async () => {
   f = await startShared()
+  await installControlPlane({ config: f.config, secrets: f.secrets, dryRun: false })
+  await install()
   admin = await f.login('postgres')
+  writerA = await f.login('writer_a')
+  writerB = await f.login('writer_b')
 })
 afterAll(async () => await f?.stop())
 
@@ -68,39 +72,6 @@ async function activate(lease: RunLease, record: OwnershipRecord): Promise<Owner
     }),
   )
 }
-
-describe('installing the boundary of a shared database', () => {
-  test('is refused before the control plane is there', async () => {
-    await expect(install()).rejects.toMatchObject({
-      code: 'config-invalid',
-      text: { fact: expect.stringContaining('same database') as string },
-    })
-    await installControlPlane({ config: f.config, secrets: f.secrets, dryRun: false })
-  })
-
-  test('happens once for all regions, and takes over the keys that are registered already', async () => {
-    await registered('early')
-    expect((await install()).applied).toBe(true)
-    expect(await install(f.config, f.regionB)).toEqual({ shown: [], applied: false })
-    const sound = { guardProblems: [], missingPrivileges: [], boundaryVersion: 1 }
-    expect(await f.a.facts()).toMatchObject({ region: 'region-a', ...sound })
-    expect(await f.b.facts()).toMatchObject({ region: 'region-b', ...sound })
-    expect((await f.store.facts()).schemaProblems).toEqual([])
-    expect((await f.a.auditWriters()).filter(x => !x.accepted)).toEqual([])
-    expect(await f.a.read('early')).toMatchObject({ homeRegion: 'region-a', epoch: 1, state: 'ACTIVE', writable: true })
-    expect(await f.b.read('early')).toMatchObject({ homeRegion: 'region-a', writable: false })
-    writerA = await f.login('writer_a')
-    writerB = await f.login('writer_b')
-  })
-
-  test('is refused over the boundary of a single region, and the other way round', async () => {
-    const independent = { ...f.config, topology: 'independent' } as const
-    await expect(install(independent)).rejects.toMatchObject({
-      code: 'wrong-database',
-      text: { fact: expect.stringContaining('shared') as string },
-    })
-  })
-})
 
 describe('the guard of a shared database', () => {
   test("admits the home region's writer alone, and a key's home is not the session's to say", async () => {
@@ -199,6 +170,12 @@ describe('the record and the boundary of a shared database', () => {
     const back = await step(lease, await step(lease, drained, 'fence'), 'resume-fenced')
     expect(back).toMatchObject({ homeRegion: 'region-a', epoch: 2 })
     expect([await write(writerA, 'k7', 1), await write(writerA, 'k7', 2), await write(writerB, 'k7', 2)]).toEqual(['HR002', null, 'HR001'])
+  })
+
+  test('a key that the boundary knows without the record cannot be registered over it', async () => {
+    await admin.query(`insert into homeregion.ownership (key, home_region, epoch, state) values ('k9', 'region-b', 7, 'ACTIVE')`)
+    await expect(registered('k9')).rejects.toThrow(/'k9' is ACTIVE at region-b, epoch 7/)
+    expect(await f.store.ownership(['k9'])).toEqual([])
   })
 
   test('a superseded operator is refused at both', async () => {

@@ -18,6 +18,7 @@ export type SharedFixture = {
   readonly regionA: RegionConfig
   readonly regionB: RegionConfig
   readonly secrets: { read(reference: unknown): Promise<string> }
+  readonly password: string
   readonly store: ControlPlane
   readonly a: RegionDatabase
   readonly b: RegionDatabase
@@ -55,7 +56,7 @@ export async function startShared(): Promise<SharedFixture> {
   const store = createControlPlane(config, secrets)
   const [a, b] = [createRegionDatabase(regionA, config, secrets), createRegionDatabase(regionB, config, secrets)]
   return {
-    ...{ config, regionA, regionB, secrets, store, a, b },
+    ...{ config, regionA, regionB, secrets, store, a, b, password: PASSWORD },
     login: async (role, extra) => {
       if (role === 'postgres') return await open(adminUrl)
       const options = extra === undefined ? '' : `?options=${encodeURIComponent(extra)}`

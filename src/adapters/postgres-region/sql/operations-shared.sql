@@ -118,7 +118,9 @@ begin
   select l.token into run_token from homeregion_control.ownership_log l where l.key = new.key and l.seq = new.seq;
   if tg_op = 'INSERT' then
     insert into homeregion.ownership (key, home_region, epoch, state, token)
-    values (new.key, new.home_region, new.epoch, case new.state when 'ACTIVE' then 'ACTIVE' else 'DRAINING' end, run_token);
+    values (new.key, new.home_region, new.epoch, case new.state when 'ACTIVE' then 'ACTIVE' else 'DRAINING' end, run_token)
+    on conflict (key) do nothing;
+    if not found then perform homeregion.unexpected(new.key, 'not known to the boundary before the record'); end if;
     return null;
   end if;
   select * into b from homeregion.ownership where key = new.key for no key update;
