@@ -174,7 +174,11 @@ async function beforeMoving(
     }
     if (step.confirm !== null && !(await engine.operator.confirm(step, plan)))
       await refuse(
-        new HomeregionError('declined', { fact: `${step.id} was not confirmed`, state: 'Nothing was moved; the source writes as before.' }),
+        new HomeregionError('declined', {
+          fact: `${step.id} was not confirmed`,
+          state: 'Nothing was moved; the source writes as before.',
+          next: 'the same command again, and the answer it asks for',
+        }),
       )
     engine.operator.report({ type: 'step-passed', step, key: null, evidence: gate.evidence, tookMs: engine.clock.monotonicMs() - started })
   }
