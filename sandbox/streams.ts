@@ -6,7 +6,6 @@ import { inboxGroup, OWNERSHIP_TOPIC, outboxTopic, REGIONS, type SandboxRegion }
 
 /** Logins of each broker. The names of their secrets are `<region>.kafka.<login>`. */
 export const KAFKA_LOGINS = ['app_service', 'app_inbox', 'homeregion_operator'] as const
-type KafkaLoginName = (typeof KAFKA_LOGINS)[number]
 
 /** Topics of one region and who may do what with them; repeatable. */
 export async function prepareStreams(region: SandboxRegion, server: KafkaServer): Promise<void> {
