@@ -111,7 +111,7 @@ async function format(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, use
   const password = randomBytes(24).toString('base64url')
   writeFileSync(join(dir, 'admin.password'), password, { mode: 0o600 })
   const logins = Object.entries({ ...users, admin: password })
-  const clusterId = randomBytes(16).toString('base64url')
+  const clusterId = randomClusterId()
   const args = [
     ...['format', '--cluster-id', clusterId, '--config', runtime.path(properties)],
     ...logins.flatMap(([name, secret]) => ['--add-scram', `SCRAM-SHA-256=[name=${name},password=${secret}]`]),
@@ -125,6 +125,14 @@ async function format(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, use
   rmSync(join(dir, 'data'), { recursive: true, force: true })
   renameSync(join(dir, draft), join(dir, 'data'))
   writeFileSync(join(dir, 'formatted'), clusterId)
+}
+
+/** An id that begins with "-" would be taken for an option, once in 64 times. */
+export function randomClusterId(random: (bytes: number) => Buffer = randomBytes): string {
+  for (;;) {
+    const id = random(16).toString('base64url')
+    if (!id.startsWith('-')) return id
+  }
 }
 
 async function createUser(dir: string, runtime: KafkaRuntime, ports: KafkaPorts, name: string, password: string): Promise<void> {
