@@ -20,7 +20,8 @@ beforeAll(async () => {
   await scene.register([`${PREFIX}count`])
   const counted = await scene.transfer(`${PREFIX}count`, 'region-b', 'count')
   expect(counted.code, counted.stderr).toBe(0)
-  points = pointsIn(counted.stderr)
+  // Whether a catch-up has a commit of its own depends on how long it takes: its points are not passed by every move.
+  points = pointsIn(counted.stderr).filter(p => !p.name.startsWith('catch-up:'))
 })
 
 function pointsIn(text: string): readonly { n: number; name: string }[] {
@@ -42,9 +43,9 @@ async function underLoad(key: string, work: (load: ReturnType<typeof rig.current
   }
 }
 
-/** Starts a move that dies at its n-th point; returns its run, or null when it had been closed already. */
-async function killedAt(key: string, n: number): Promise<string> {
-  const killed = await scene.transfer(key, 'region-b', `kill@${n}`)
+/** Starts a move that dies at the point of this name; returns its run. */
+async function killedAt(key: string, name: string): Promise<string> {
+  const killed = await scene.transfer(key, 'region-b', `kill@${name}`)
   expect(killed.signal, `${killed.stdout}${killed.stderr}`).toBe('SIGKILL')
   const run = /run (run-\w+)/.exec(killed.stderr)?.[1]
   if (run === undefined) throw new Error(`no run was named:\n${killed.stderr}`)
@@ -94,7 +95,7 @@ describe('a move that is killed at any point', () => {
         async point => {
           const key = keyOf('resume', point)
           await underLoad(key, async load => {
-            const run = await killedAt(key, point.n)
+            const run = await killedAt(key, point.name)
             expect((await scene.admitting(key)).length).toBeLessThanOrEqual(1)
             const open = await scene.openRun(key)
             const resumed = await scene.resume(run, key)
@@ -119,7 +120,7 @@ describe('a move that is killed at any point', () => {
         async point => {
           const key = keyOf('abort', point)
           await underLoad(key, async load => {
-            const run = await killedAt(key, point.n)
+            const run = await killedAt(key, point.name)
             expect((await scene.admitting(key)).length).toBeLessThanOrEqual(1)
             const before = await scene.record(key)
             const fenced = (await scene.boundaryState('region-a', key)) === 'FENCED'
@@ -159,7 +160,7 @@ describe('a move that is killed at any point', () => {
         async point => {
           const key = keyOf('resume-again', point)
           await underLoad(key, async load => {
-            const run = await killedAt(key, point.n)
+            const run = await killedAt(key, point.name)
             await untilNotKilled(key, async fault => await scene.resume(run, key, fault), [0, 5])
             await expectMoved(key)
             await acknowledgedAt(load, 'region-b', 2, performance.now())
@@ -182,7 +183,7 @@ describe('a move that is killed at any point', () => {
         async point => {
           const key = keyOf('abort-again', point)
           await underLoad(key, async load => {
-            const run = await killedAt(key, point.n)
+            const run = await killedAt(key, point.name)
             const fenced = (await scene.boundaryState('region-a', key)) === 'FENCED'
             await untilNotKilled(key, async fault => await scene.abort(run, fault), [0, 5])
             await expectBack(key, fenced ? 2 : 1)
