@@ -1,3 +1,4 @@
+import { showKey } from '../domain/key.ts'
 import type { Plan } from '../domain/plan.ts'
 import { firstLook } from '../engine/first-look.ts'
 import type { CliContext } from './context.ts'
@@ -25,8 +26,18 @@ export async function showPlan(context: CliContext, keys: readonly string[], fla
         'first look',
         ...evidence.map(e => evidenceLine(context.out, e)),
         '',
-        `Nothing was changed. To apply: homeregion transfer … --plan ${plan.id}`,
+        closing(
+          plan,
+          evidence.filter(e => e.verdict !== 'pass').map(e => e.check),
+        ),
       ].join('\n'),
     )
   return plan
+}
+
+/** The command that applies the plan, or why it would be refused. */
+function closing(plan: Plan, blocked: readonly string[]): string {
+  if (blocked.length > 0) return `Nothing was changed. A transfer would be refused now: ${blocked.join(', ')}.\nnext:  homeregion doctor`
+  const keys = plan.moves.length === 1 ? showKey(plan.moves[0]?.key ?? '') : 'KEY…'
+  return `Nothing was changed. To apply: homeregion transfer ${keys} --to ${plan.moves[0]?.target ?? 'REGION'} --plan ${plan.id}`
 }

@@ -74,10 +74,27 @@ export async function resumeRun(
         planOf(engine, run, runbook),
         settled[0]?.doneSteps ?? new Set(),
       )
-    return await moveAll(engine, journal, runbook, subject, settled, options)
+    return await moveAll(engine, journal, runbook, subject, settled, options, await earlier(engine, run))
   } finally {
     keeper.stop()
   }
+}
+
+/**
+ * What the run had done before this process.
+ * @throws `outcome-unknown` when an author's step after the last key was started and nothing can tell whether it finished
+ */
+async function earlier(engine: Engine, run: Run): Promise<Before> {
+  const moved = run.moves.filter(m => m.outcome === 'moved')
+  const attempts = (await engine.controlPlane.attempts(run.id)).filter(a => moved.some(m => m.key === a.key))
+  const open = attempts.find(a => a.outcome === null)
+  if (open !== undefined)
+    throw new HomeregionError('outcome-unknown', {
+      fact: `step ${open.step} (${open.action}) was started at ${open.startedAt} and never reported back; nothing can tell whether it finished`,
+      state: `The keys of run ${run.id} that are listed as moved are moved; nothing was repeated.`,
+      next: `homeregion run show ${run.id}`,
+    })
+  return { moved, doneSteps: new Set(attempts.filter(a => a.outcome === 'done').map(a => a.step)) }
 }
 
 /** Takes over an open run and takes every key of it back that is not the target's yet. */
@@ -165,7 +182,7 @@ async function beforeMoving(
           code,
           {
             fact: `${step.id}: ${describeEvidence(gate.evidence)}`,
-            state: 'Nothing was moved; the source writes as before.',
+            state: 'Nothing was moved; no boundary was touched.',
             next: 'homeregion doctor',
           },
           { fields: { evidence: gate.evidence } },
@@ -176,8 +193,11 @@ async function beforeMoving(
       await refuse(
         new HomeregionError('declined', {
           fact: `${step.id} was not confirmed`,
-          state: 'Nothing was moved; the source writes as before.',
-          next: 'the same command again, and the answer it asks for',
+          state: 'Nothing was moved; no boundary was touched.',
+          next:
+            subject.moves.length === 1
+              ? `homeregion transfer ${showKey(subject.moves[0]?.key ?? '')} --to ${subject.moves[0]?.target ?? ''}`
+              : 'homeregion transfer … with the number of keys, when asked',
         }),
       )
     engine.operator.report({ type: 'step-passed', step, key: null, evidence: gate.evidence, tookMs: engine.clock.monotonicMs() - started })
@@ -198,6 +218,9 @@ async function applyOnce(
   if (record !== undefined) await applyAction(createKeyMove(engine, journal, [step], subject, move, record), step)
 }
 
+/** What an earlier process of the same run has done: its keys are not moved again, but what stands after the last one is still owed. */
+type Before = { readonly moved: readonly PlannedMove[]; readonly doneSteps: ReadonlySet<string> }
+
 type Pending = { readonly move: PlannedMove; readonly doneSteps: ReadonlySet<string>; readonly key?: KeyMove }
 
 async function moveAll(
@@ -207,6 +230,7 @@ async function moveAll(
   subject: CheckSubject,
   pending: readonly Pending[],
   options: RunOptions,
+  before: Before = { moved: [], doneSteps: new Set() },
 ): Promise<RunEnd> {
   const parts = partsOf(runbook.steps)
   const ends: { move: PlannedMove; end: KeyEnd }[] = []
@@ -238,16 +262,11 @@ async function moveAll(
         },
       })
   }
-  if (!unsettled && ends.some(e => e.end.outcome === 'moved')) {
-    for (const step of parts.after) await applyOnce(engine, journal, step, subject, pending[0]?.doneSteps ?? new Set())
-    const seen = await watch(
-      engine,
-      journal,
-      parts.after,
-      subject,
-      ends.filter(e => e.end.outcome === 'moved').map(e => e.move),
-      options.observeMs,
-    )
+  const moved = [...before.moved, ...ends.filter(e => e.end.outcome === 'moved').map(e => e.move)]
+  if (!unsettled && moved.length > 0) {
+    const whole = { ...subject, moves: moved }
+    for (const step of parts.after) await applyOnce(engine, journal, step, whole, before.doneSteps)
+    const seen = await watch(engine, journal, parts.after, whole, moved, options.observeMs)
     if (seen !== null) ends.push({ move: seen.move, end: seen.end })
   }
   return await close(engine, journal, ends, 'DONE')

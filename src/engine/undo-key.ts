@@ -4,6 +4,7 @@ import type { OwnershipChange } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
 import { type OwnershipRecord, resumeTransition } from '../domain/ownership.ts'
 import { announceOwner } from './actions/activate.ts'
+import { isContradiction, requireTargetClosed } from './contradiction.ts'
 import { isMoved, type KeyMove, refresh, take } from './key-move.ts'
 
 /** An undo has its own deadline: it is not the step's time that counts any more, it is the write stop. */
@@ -23,7 +24,12 @@ export async function undoKey(key: KeyMove): Promise<boolean> {
     try {
       return await tryUndo(key)
     } catch (error) {
-      if (isHomeregionError(error, 'superseded') || isHomeregionError(error, 'epoch-moved') || isHomeregionError(error, 'run-leased'))
+      if (
+        isContradiction(error) ||
+        isHomeregionError(error, 'superseded') ||
+        isHomeregionError(error, 'epoch-moved') ||
+        isHomeregionError(error, 'run-leased')
+      )
         throw error
       if (engine.clock.monotonicMs() - started > UNDO_DEADLINE_MS) throw error
       await engine.clock.sleep(RETRY_PAUSE_MS)
@@ -40,6 +46,14 @@ async function tryUndo(key: KeyMove): Promise<boolean> {
   if (isMoved(move, key.record)) return false
   const source = engine.region(move.source)
   const row = await source.claim(move.key, { homeRegion: move.source, epoch: move.epoch }, journal.lease().token)
+  // A target that does not answer cannot be asked; it was not opened by this run, whose record says so.
+  const target = engine.policy.shared
+    ? null
+    : await engine
+        .region(move.target)
+        .read(move.key)
+        .catch(() => null)
+  requireTargetClosed(key, target)
   // One commit each: the record of a key moves by one row of its log at a time.
   // Dying after the last one: the record says the source may write, its boundary still refuses. `abort` again opens it.
   for (const transition of wayBack(key.record, row))

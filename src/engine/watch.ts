@@ -54,6 +54,8 @@ export async function watch(
       await engine.clock.sleep(Math.min(PERIOD_MS, leftMs))
     }
     journal.buffer({ evidence })
+    // What could not be seen at the end was not watched.
+    if (evidence.some(e => e.verdict !== 'pass')) return alarm(first, evidence)
     engine.operator.report({ type: 'step-passed', step, key: null, evidence, tookMs: engine.clock.monotonicMs() - started })
   }
   return null
@@ -102,7 +104,7 @@ function alarm(move: PlannedMove, evidence: readonly Evidence[]): { move: Planne
       outcome: 'moved',
       exit: 'needsHuman',
       fact: `after activation: ${describeEvidence(evidence)}`,
-      state: `${showKey(key)} is ${move.target}'s; ${move.source} may be able to write around it.`,
+      state: `${showKey(key)} is ${move.target}'s; that ${move.source} still refuses it was not confirmed.`,
       next: 'homeregion doctor',
     },
   }

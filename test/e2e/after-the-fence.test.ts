@@ -82,7 +82,7 @@ describe('a target that cannot write', () => {
       expect(run.code, run.stdout + run.stderr).toBe(3)
       expect(run.stderr).toMatch(/boundary-installed: fail: .*region-b: .*account.*disabled/)
       expect(run.stderr).toMatch(/target-can-write: fail: region-b is read-only \(default_transaction_read_only\)/)
-      expect(run.stderr).toMatch(/^state: Nothing was moved; the source writes as before\.$/m)
+      expect(run.stderr).toMatch(/^state: Nothing was moved; no boundary was touched\.$/m)
     } finally {
       await target.query(`alter table public.account enable ${rows[0]?.always === true ? 'always' : ''} trigger ${trigger}`)
       await target.query('alter database app reset default_transaction_read_only')

@@ -14,7 +14,7 @@ const CONTROL_PLANE_CUTS = [
   ['fence-start:before', 'broken', 9, 'is written at region-a under epoch 1 (read back)'],
   ['fence-start:after', 'broken', 7, 'is FENCED at region-a (read back); nobody was activated'],
   ['fence:applied', 'broken', 7, 'is FENCED at region-a (read back); nobody was activated'],
-  ['fence-end:after', 'broken', 7, 'is FENCED at region-a (read back); nobody was activated'],
+  ['fence-end:after', 'broken', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
   ['caught-up', 'silent', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
   ['activate:verified', 'broken', 9, 'whether region-b became home is not known. Nothing was un-fenced'],
   ['activate:before', 'broken', 9, 'whether region-b became home is not known. Nothing was un-fenced'],

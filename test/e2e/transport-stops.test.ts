@@ -21,7 +21,7 @@ describe('events that stop on their way', () => {
     expect(run.stderr).toMatch(
       new RegExp(`^error: preflight: replication-behind: fail: 1 unpublished, oldest \\d.*event ${oldest}.*relay of region-a`, 'm'),
     )
-    expect(run.stderr).toMatch(/^state: Nothing was moved; the source writes as before\.$/m)
+    expect(run.stderr).toMatch(/^state: Nothing was moved; no boundary was touched\.$/m)
     expect(run.stderr).toMatch(/^next: {2}homeregion doctor$/m)
     await scene.writableOnlyAt(key, 'region-a', 1)
   })

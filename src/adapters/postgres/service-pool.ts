@@ -83,6 +83,8 @@ export function createServicePool(options: ServicePoolOptions): ServicePool {
   })
   // A session that ends while idle is no fault of any request: the pool opens another.
   pool.on('error', () => undefined)
+  // Nor is one that ends while it is lent: the request learns it from its own statement, and an event nobody hears would end the process.
+  pool.on('connect', client => void client.on('error', () => undefined))
 
   const connect = async (): Promise<pg.PoolClient> => {
     try {

@@ -46,9 +46,12 @@ export function createProgress(printer: Printer, live: LiveLine): Progress {
         live.show(`${event.step.id}: ${event.evidence.map(e => `${e.check} ${e.verdict}`).join(', ')} (${formatMs(event.leftMs)} left)`)
         return
       case 'undoing':
-        return line(`taking ${showKey(event.key)} back: ${event.why}`, 'fail')
+        return line(`<- taking ${showKey(event.key)} back to its source: ${event.why}`)
       case 'key-ended':
-        return line(`${showKey(event.move.key)} ${event.outcome}: ${event.detail}`, event.outcome === 'moved' ? 'pass' : 'fail')
+        return line(
+          `${showKey(event.move.key)} ${event.outcome === 'unknown' ? 'not settled' : event.outcome}: ${event.detail}`,
+          event.outcome === 'moved' ? 'pass' : undefined,
+        )
       case 'note':
         return line(`note: ${event.text}`)
     }

@@ -3,6 +3,7 @@ import { decideActivation } from '../../domain/interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { recordAfter } from '../../domain/ownership.ts'
 import { observe } from '../checks/observe.ts'
+import { requireTargetClosed } from '../contradiction.ts'
 import { isMoved, type KeyMove, refresh, take } from '../key-move.ts'
 import type { Action } from './action.ts'
 
@@ -39,8 +40,13 @@ async function handOver(key: KeyMove, stepId: string): Promise<string> {
   const bound = { runId: journal.runId, step: stepId, attemptId }
   key.caughtUp.abort()
   await engine.fault('caught-up')
-  const [evidence] = await Promise.all([Promise.all(uses.map(use => observe(engine, key.subject, use, bound))), key.pending])
+  const [evidence, target] = await Promise.all([
+    Promise.all(uses.map(use => observe(engine, key.subject, use, bound))),
+    engine.region(move.target).read(move.key),
+    key.pending,
+  ])
   await engine.fault('activate:verified')
+  requireTargetClosed(key, target)
   const request = {
     runId: journal.runId,
     key: move.key,
@@ -80,7 +86,11 @@ async function startOpening(key: KeyMove, stepId: string): Promise<string> {
   return id
 }
 
-/** The former home learns who owns the key, and both Kafkas carry the announcement. A failure leaves the key refused there, which is safe; it is said. */
+/**
+ * The other region learns who owns the key, and both Kafkas carry the announcement, which only informs. A former home that was not told
+ * refuses the key, but refuses its new home's events too: the run stays open until it is.
+ * @throws what kept the former home from being told, after an activation; a contradiction, always
+ */
 export async function announceOwner(key: KeyMove): Promise<void> {
   const { engine, journal, move, record } = key
   const token = journal.lease().token
@@ -93,6 +103,8 @@ export async function announceOwner(key: KeyMove): Promise<void> {
   ])
   for (const answer of told) {
     if (answer.status === 'fulfilled') continue
+    const own = answer === told[0]
+    if (own && (owner === move.target || isHomeregionError(answer.reason, 'epoch-moved'))) throw answer.reason
     if (isHomeregionError(answer.reason, 'superseded')) throw answer.reason
     const text = answer.reason instanceof Error ? answer.reason.message : String(answer.reason)
     engine.operator.report({

@@ -10,8 +10,10 @@ export const fenceHolds: CheckHandler = async (engine, subject) => {
   const { move } = keyOf(subject)
   const source = engine.region(move.source)
   const barrier = subject.barrierEventId
-  const [row, committed, repeatable, before] = await Promise.all([
+  const [row, facts, committed, repeatable, before] = await Promise.all([
     source.read(move.key),
+    // A probe meets one trigger of a table; the catalogue says whether all of them still stand.
+    source.facts(),
     source.probeWrites(move.key, move.epoch, 'read committed'),
     source.probeWrites(move.key, move.epoch, 'repeatable read'),
     barrier === null ? null : source.position(move.key, barrier),
@@ -19,24 +21,25 @@ export const fenceHolds: CheckHandler = async (engine, subject) => {
   const observer = `${move.source} database, as its writers`
   const required = 'every write refused by the boundary, position unmoved'
   const probes = [...committed, ...repeatable]
-  const facts = { sqlstates: [...new Set(probes.map(p => p.sqlstate ?? 'none'))], probes: probes.length, state: row?.state ?? null }
+  const seen = { sqlstates: [...new Set(probes.map(p => p.sqlstate ?? 'none'))], probes: probes.length, state: row?.state ?? null }
   const admitted = probes.filter(p => p.outcome === 'admitted')
   if (admitted.length > 0)
-    return fail(observer, required, `ADMITTED: ${admitted.map(p => `${p.writer} wrote ${p.table} (${p.isolation})`).join('; ')}`, facts)
-  if (row === null) return unknown(observer, required, 'the boundary does not know the key', facts)
-  if (row.writable) return fail(observer, required, `the boundary lists the key as writable (${row.state}, epoch ${row.epoch})`, facts)
+    return fail(observer, required, `ADMITTED: ${admitted.map(p => `${p.writer} wrote ${p.table} (${p.isolation})`).join('; ')}`, seen)
+  if (facts.guardProblems.length > 0) return fail(observer, required, `the guard does not stand: ${facts.guardProblems.join('; ')}`, seen)
+  if (row === null) return unknown(observer, required, 'the boundary does not know the key', seen)
+  if (row.writable) return fail(observer, required, `the boundary lists the key as writable (${row.state}, epoch ${row.epoch})`, seen)
   const unseen = probes.filter(p => p.outcome === 'unknown' || !(p.sqlstate ?? '').startsWith('HR'))
-  if (probes.length === 0) return unknown(observer, required, 'no writer is declared: nothing was probed', facts)
-  if (unseen.length > 0) return unknown(observer, required, unseen.map(p => `${p.writer} on ${p.table}: ${p.message}`).join('; '), facts)
+  if (probes.length === 0) return unknown(observer, required, 'no writer is declared: nothing was probed', seen)
+  if (unseen.length > 0) return unknown(observer, required, unseen.map(p => `${p.writer} on ${p.table}: ${p.message}`).join('; '), seen)
   if (barrier !== null && row.homeRegion === move.source && row.state === 'FENCED') {
     const first = subject.memory.get('position') ?? JSON.stringify(before?.versions)
     subject.memory.set('position', first)
-    if (JSON.stringify(before?.versions) !== first) return fail(observer, required, 'the position moved after the fence', facts)
+    if (JSON.stringify(before?.versions) !== first) return fail(observer, required, 'the position moved after the fence', seen)
   }
   return pass(
     observer,
     required,
-    `${probes.length} of ${probes.length} writes refused (${facts.sqlstates.join(', ')}), ${row.state} at epoch ${row.epoch}`,
+    `${probes.length} of ${probes.length} writes refused (${seen.sqlstates.join(', ')}), ${row.state} at epoch ${row.epoch}`,
     facts,
   )
 }

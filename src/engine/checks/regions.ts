@@ -92,7 +92,8 @@ export const fenceCoversWriters: CheckHandler = async (engine, subject): Promise
   for (const name of sourcesOf(subject)) {
     const move = subject.moves.find(m => m.source === name)
     if (move === undefined) continue
-    const [findings, probes] = await Promise.all([
+    const [row, findings, probes] = await Promise.all([
+      engine.region(name).read(move.key),
       engine.region(name).auditWriters(),
       engine.region(name).probeWrites(move.key, move.epoch, 'read committed'),
     ])
@@ -105,7 +106,11 @@ export const fenceCoversWriters: CheckHandler = async (engine, subject): Promise
     for (const probe of probes) {
       if (probe.outcome === 'unknown') unseen.push(`${probe.writer} on ${probe.table}: ${probe.message}`)
       // A key whose drain was already begun (resume) refuses its own writers; only a refusal by something else makes the probe useless.
-      if (probe.outcome === 'refused' && !(probe.sqlstate ?? '').startsWith('HR'))
+      if (probe.outcome === 'refused' && row?.writable === true)
+        problems.push(
+          `${name} admits the key, but the probe as ${probe.writer} on ${probe.table} is refused: does its login lead to this database? (${probe.message})`,
+        )
+      else if (probe.outcome === 'refused' && !(probe.sqlstate ?? '').startsWith('HR'))
         problems.push(`the probe as ${probe.writer} on ${probe.table} is refused before any fence: ${probe.message}`)
     }
   }

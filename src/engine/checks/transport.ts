@@ -22,6 +22,15 @@ export const replicationBehind: CheckHandler = async (engine, subject, use) => {
       required,
       `${backlog.count} unpublished, oldest ${formatMs(backlog.oldestAgeMs ?? 0)} (event ${backlog.oldestEventId ?? '?'}): is the relay of ${move.source} running?`,
     )
+  // A young event may be on its way, or in front of a relay that has just stopped: the next look tells, by whether it has left.
+  if (backlog.count > 0 && (subject.memory.get('oldest') ?? backlog.oldestEventId) === backlog.oldestEventId) {
+    subject.memory.set('oldest', backlog.oldestEventId)
+    return unknown(
+      observer,
+      required,
+      `${backlog.count} unpublished, oldest ${formatMs(backlog.oldestAgeMs ?? 0)} (event ${backlog.oldestEventId ?? '?'}), watching whether it leaves`,
+    )
+  }
   const unseen = ends.filter(e => e.committed === null && e.end !== '0')
   if (ends.length === 0 || unseen.length > 0)
     return unknown(
