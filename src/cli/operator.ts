@@ -9,7 +9,7 @@ import type { CliContext } from './context.ts'
 /** How long a question may stand before silence is taken as "no": the run holds its keys meanwhile. */
 const CONFIRM_TIMEOUT_MS = 10 * 60_000
 /** At a gate every second is write downtime. */
-const DEADLINE_TIMEOUT_MS = 60_000
+const DEADLINE_TIMEOUT_MS = 30_000
 
 export type Answers = {
   /** Answers plain confirmations, and nothing else. */
@@ -102,9 +102,9 @@ async function askAtDeadline(step: Step, evidence: readonly Evidence[]): Promise
   try {
     return await select(
       {
-        message: `${step.id}: ${blocked.join(', ')} did not pass in time.`,
+        message: `${step.id}: ${blocked.join(', ')} did not pass in time. No answer within ${DEADLINE_TIMEOUT_MS / 1000} s is an abort.`,
         choices: [
-          { name: 'abort: take the key back to its source', value: 'abort' as const },
+          { name: 'abort: what was begun is taken back', value: 'abort' as const },
           { name: `wait as long again (${step.withinMs / 1000} s)`, value: 'wait' as const },
         ],
       },

@@ -51,7 +51,7 @@ export async function recover(key: KeyMove, error: unknown): Promise<KeyEnd> {
       outcome: null,
       exit: 'interrupted',
       fact: 'interrupted; the state is saved',
-      state: `${shown} is ${key.record.state} (home ${move.source}, epoch ${key.record.epoch}); nothing was released.`,
+      state: `${shown} is ${key.record.state} (home ${move.source}, epoch ${key.record.epoch}): ${key.record.state === 'ACTIVE' ? `${move.source} writes it` : 'nobody can write it until it is resumed or aborted'}; nothing was released.`,
       next: `${runCommand('resume')}   or   ${runCommand('abort')}`,
     }
   key.engine.operator.report({ type: 'undoing', key: move.key, why: cause })

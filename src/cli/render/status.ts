@@ -31,6 +31,9 @@ export function statusText(status: Status, printer: Printer): string {
     ...(status.keys.length === 0
       ? []
       : ['', renderTable(['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'], status.keys.map(keyRow))]),
+    ...(status.keys.some(k => k.state !== 'ACTIVE')
+      ? ['Nobody can write a key that is DRAINING, FENCED or CATCH_UP (while DRAINING, what had begun finishes).']
+      : []),
     ...(status.history.length === 0
       ? []
       : [
@@ -69,7 +72,8 @@ export function statusPaste(status: Status): string {
     `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
     ...status.openRuns.flatMap(runLines),
     ...status.keys.map(
-      r => `${showKey(r.key)} ${r.state} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
+      r =>
+        `${showKey(r.key)} ${r.state}${r.state === 'ACTIVE' ? '' : ' NOBODY CAN WRITE'} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
     ),
     ...worstFirst(status.counts).map(c => `${c.homeRegion}  ${c.state}  ${c.keys} keys`),
   ]
