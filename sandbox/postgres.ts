@@ -74,7 +74,14 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresS
   const end = began + START_TIMEOUT_MS
   for (;;) {
     const port = options.port ?? (await choosePort(dir))
-    const started = launch({ dir, bin, user, port, name })
+    const started = await launch({ dir, bin, user, port, name })
+    if (typeof started === 'string') {
+      // What a killed start left behind may still be going away; a program that cannot run at all will not run later either.
+      if (performance.now() - began > SAME_PORT_MS)
+        throw sandboxError(`${join(bin, 'postgres')} could not be started: ${started}`, `read ${logFile(dir)}`)
+      await wait(RETRY_MS)
+      continue
+    }
     options.onStart?.(started)
     const outcome = await settle(dir, started, end - performance.now())
     if (outcome === 'ready') {
@@ -163,7 +170,8 @@ async function runInitdb(bin: string, args: readonly string[], at: { dir: string
 
 type Launch = { dir: string; bin: string; user: UnprivilegedUser | null; port: number; name: string }
 
-function launch({ dir, bin, user, port, name }: Launch): ProcessRecord {
+/** The process, or why there is none. */
+async function launch({ dir, bin, user, port, name }: Launch): Promise<ProcessRecord | string> {
   const log = openSync(logFile(dir), 'a')
   try {
     // Detached: the server outlives the CLI, and Ctrl-C in the terminal is not passed on to it.
@@ -174,13 +182,16 @@ function launch({ dir, bin, user, port, name }: Launch): ProcessRecord {
       env: environment(),
       ...identity(user),
     })
-    // `pid` is missing when the program could not be started; the error event says why, and the log stays empty.
-    child.once('error', () => undefined)
+    // Read at once: a process that has ended and was waited for has no start time any more.
+    const startTime = child.pid === undefined ? null : startTimeOf(child.pid)
+    const failed = await new Promise<Error | null>(done => {
+      child.once('error', done)
+      child.once('spawn', () => done(null))
+    })
     child.unref()
-    const pid = child.pid
-    const startTime = pid === undefined ? null : startTimeOf(pid)
-    if (pid === undefined || startTime === null) throw sandboxError(`${join(bin, 'postgres')} could not be started`, `read ${logFile(dir)}`)
-    return { name, pid, startTime, stopSignal: 'SIGINT', graceMs: STOP_GRACE_MS }
+    if (failed !== null) return failed.message
+    if (child.pid === undefined || startTime === null) return 'it ended at once'
+    return { name, pid: child.pid, startTime, stopSignal: 'SIGINT', graceMs: STOP_GRACE_MS }
   } finally {
     closeSync(log)
   }
