@@ -76,6 +76,6 @@ function isDone(step: Step, doneSteps: ReadonlySet<string>): boolean {
 }
 
 export function movedDetail(key: KeyMove): string {
-  const stop = key.stoppedMs === null ? '' : `; write stop at most ${formatMs(Math.ceil(key.stoppedMs))} by this host's clock`
+  const stop = key.stoppedMs === null ? '' : `; closed to writers for at most ${formatMs(Math.ceil(key.stoppedMs))} by this host's clock`
   return `${showKey(key.move.key)} is at home in ${key.record.homeRegion}, epoch ${key.record.epoch}${stop}`
 }
