@@ -100,7 +100,14 @@ function benchConfig(): { config: Config; region: RegionConfig } {
   const operator = { url: 'postgres://bench_operator@127.0.0.1/postgres', password: null }
   const region: RegionConfig = {
     name: 'region-a',
-    database: { operator, admin: null, writers: [{ url: 'postgres://127.0.0.1/', password: null, role: WRITER }] },
+    database: {
+      operator,
+      admin: null,
+      fencer: null,
+      writers: [{ url: 'postgres://127.0.0.1/', password: null, role: WRITER }],
+      endpoints: [],
+    },
+    fences: [],
     kafka: { brokers: [], ssl: false, sasl: null, outboxTopic: '', inboxGroup: '' },
     acceptedWriters: [],
   }
@@ -133,6 +140,7 @@ function benchConfig(): { config: Config; region: RegionConfig } {
     idempotency: null,
     transport: { relay: 'debezium', mirror: 'none' },
     ownership: { topic: '', defaultHome: null },
+    alarm: null,
     policy: { maxKeys: 1, evidenceMaxAgeMs: 1, runLeaseMs: 1, callTimeoutMs: 5000 },
   }
   return { config, region }

@@ -18,6 +18,8 @@ export const SQLSTATE = {
   unexpectedState: 'HR007',
   /** A newer run token has been seen for the key: the caller is superseded and changed nothing. */
   superseded: 'HR008',
+  /** The whole region is fenced. */
+  regionFenced: 'HR009',
 } as const
 
 /** One key as a region's boundary knows it: its local copy of ownership. */

@@ -71,6 +71,75 @@ export type KafkaLogin = {
   } | null
 }
 
+/** Where a new secret goes. Each gets it without its ever standing in an argument or an environment. */
+export type SecretSink =
+  /** Written with mode 0600, replaced in one step. */
+  | { readonly file: string }
+  /** argv of a command that reads the secret from its stdin. */
+  | { readonly command: readonly string[] }
+  /** Through kubectl, on its stdin. */
+  | { readonly kubernetes: { readonly namespace: string; readonly secret: string; readonly key: string; readonly context: string | null } }
+  /** Key/value store, version 2, over HTTP. */
+  | {
+      readonly vault: {
+        readonly address: string
+        readonly mount: string
+        readonly path: string
+        readonly key: string
+        readonly token: SecretReference
+      }
+    }
+
+export type HttpCall = { readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'; readonly url: string; readonly expectStatus: number }
+
+/** A fence of a region beyond its boundary, which every region has. `name` is unique in the region and stands in commands and runbooks. */
+export type FenceConfig = { readonly name: string } & (
+  | { readonly kind: 'credentials'; readonly roles: readonly { readonly role: string; readonly sink: SecretSink }[] }
+  | { readonly kind: 'read-only' }
+  | {
+      readonly kind: 'kafka'
+      /** Login that may change ACLs on the region's own brokers; null: the region's. */
+      readonly admin: KafkaLogin['sasl']
+      readonly topics: readonly string[]
+      readonly producers: readonly {
+        /** `User:app-a` */
+        readonly principal: string
+        /** The producer's own login, for the refused write that proves the fence; null: it cannot be probed. */
+        readonly login: KafkaLogin['sasl']
+        readonly transactionalIds: readonly string[]
+      }[]
+    }
+  | {
+      readonly kind: 'exec'
+      readonly apply: readonly string[]
+      /** Ends with 0 when the fence stands, 1 when it does not; anything else is unknown. */
+      readonly verify: readonly string[]
+      readonly lift: readonly string[]
+      readonly timeoutMs: number
+    }
+  | {
+      readonly kind: 'http'
+      readonly apply: HttpCall
+      /** Answers with `expectStatus` when the fence stands; another answer: it does not; none: unknown. */
+      readonly verify: HttpCall
+      readonly lift: HttpCall
+      /** Header name to the secret that is its value. */
+      readonly headers: Readonly<Record<string, SecretReference>>
+      readonly timeoutMs: number
+    }
+)
+
+/** Another way to the region's data than the writers' own URLs; probed with each writer's login. */
+export type Endpoint = {
+  readonly name: string
+  /** A standby must be in recovery and show the fence; a pooler must be refused like the primary. */
+  readonly kind: 'pooler' | 'standby'
+  readonly host: string
+  readonly port: number
+  /** null: the database of the writer's URL. */
+  readonly database: string | null
+}
+
 export type RegionConfig = {
   readonly name: string
   readonly database: {
@@ -78,8 +147,12 @@ export type RegionConfig = {
     readonly operator: DatabaseLogin
     /** Login that owns the guarded tables or is superuser; used by `init` only. null: the operator is used. */
     readonly admin: DatabaseLogin | null
+    /** Login that may alter the writers' roles, revoke their grants and end their sessions; null: the admin's, else the operator's. */
+    readonly fencer: DatabaseLogin | null
     readonly writers: readonly Writer[]
+    readonly endpoints: readonly Endpoint[]
   }
+  readonly fences: readonly FenceConfig[]
   readonly kafka: KafkaLogin & {
     /** Topic the region's relay publishes its outbox to. */
     readonly outboxTopic: string
@@ -107,6 +180,8 @@ export type Config = {
     /** Home of keys that nobody registered; null: unknown keys may not be written. */
     readonly defaultHome: string | null
   }
+  /** Told when a fence that should stand is found lifted; the facts arrive as HOMEREGION_* variables. */
+  readonly alarm: { readonly command: readonly string[]; readonly timeoutMs: number } | null
   readonly policy: {
     /** A run of more keys than this needs `--confirm-count N`. */
     readonly maxKeys: number

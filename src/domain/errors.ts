@@ -35,6 +35,13 @@ export const ERRORS = {
   'rolled-back': 'rolledBack',
   'needs-human': 'needsHuman',
   'outcome-unknown': 'unknown',
+  'unknown-fence': 'usage',
+  /** A fence was not applied or lifted as a whole; its state line says what stands. */
+  'fence-failed': 'needsHuman',
+  /** A fence does not hold back what it should. */
+  'fence-open': 'refused',
+  /** The control plane's word that the region owns something is missing. */
+  'lift-refused': 'notAllowed',
   sandbox: 'unexpected',
   unexpected: 'unexpected',
   interrupted: 'interrupted',

@@ -89,8 +89,11 @@ export function fixtureConfig(port: number, admin: URL, options: Options): Confi
       operator: login('homeregion_operator'),
       admin: { url: `postgres://${admin.username}@127.0.0.1:${port}/${APP_DATABASE}`, password: { env: 'ADMIN' } },
       writers: [{ ...login('app_writer'), role: 'app_writer' }],
+      fencer: null,
+      endpoints: [],
     },
     kafka: { brokers: [], ssl: false, sasl: null, outboxTopic: 'outbox', inboxGroup: 'inbox' },
+    fences: [],
     acceptedWriters: [],
   }
   const table = (name: string, versions: GuardedTable['versions']): GuardedTable => ({
@@ -132,6 +135,7 @@ export function fixtureConfig(port: number, admin: URL, options: Options): Confi
     idempotency: { schema: 'public', table: 'idempotency', key: 'tenant_id', id: 'idempotency_key' },
     transport: { relay: 'polling', mirror: 'none' },
     ownership: { topic: 'ownership', defaultHome: options.defaultHome ?? null },
+    alarm: null,
     policy: { maxKeys: 10, evidenceMaxAgeMs: 10_000, runLeaseMs: 10_000, callTimeoutMs: 5000 },
   }
 }

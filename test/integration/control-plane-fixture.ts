@@ -117,6 +117,7 @@ function controlPlaneConfig(server: PostgresServer): Config {
     idempotency: { schema: 'public', table: 'idempotency', key: 'tenant_id', id: 'idempotency_key' },
     transport: { relay: 'polling', mirror: 'none' },
     ownership: { topic: 'homeregion.ownership', defaultHome: null },
+    alarm: null,
     policy: { maxKeys: 10, evidenceMaxAgeMs: 5_000, runLeaseMs: 15_000, callTimeoutMs: 5_000 },
   }
 }

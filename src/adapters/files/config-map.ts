@@ -1,5 +1,14 @@
 import { resolve } from 'node:path'
-import type { Config, DatabaseLogin, RegionConfig, SecretReference, TableName } from '../../domain/config.ts'
+import type {
+  Config,
+  DatabaseLogin,
+  FenceConfig,
+  KafkaLogin,
+  RegionConfig,
+  SecretReference,
+  SecretSink,
+  TableName,
+} from '../../domain/config.ts'
 import { parseDuration } from '../../domain/duration.ts'
 import type { ConfigFile } from './config-schema.ts'
 
@@ -32,6 +41,7 @@ export function toConfig(file: ConfigFile, folder: string): Config {
     idempotency: idempotency === undefined ? null : { ...splitTable(idempotency.table), key: idempotency.key, id: idempotency.id },
     transport,
     ownership: file.ownership,
+    alarm: file.alarm === undefined ? null : { command: file.alarm.command, timeoutMs: milliseconds(file.alarm.timeout) },
     policy: {
       maxKeys: file.policy.maxKeys,
       evidenceMaxAgeMs: milliseconds(file.policy.evidenceMaxAge),
@@ -41,24 +51,65 @@ export function toConfig(file: ConfigFile, folder: string): Config {
   }
 }
 
-function toRegion(name: string, { database, kafka, acceptedWriters }: FileRegion, folder: string): RegionConfig {
+function toRegion(name: string, { database, kafka, fences, acceptedWriters }: FileRegion, folder: string): RegionConfig {
   const login = ({ url, password }: FileLogin): DatabaseLogin => ({ url, password: secret(password, folder) })
   return {
     name,
     database: {
       operator: login(database.operator),
       admin: database.admin === undefined ? null : login(database.admin),
+      fencer: database.fencer === undefined ? null : login(database.fencer),
       writers: database.writers.map(writer => ({ ...login(writer), role: writer.role ?? userOf(writer.url) })),
+      endpoints: database.endpoints.map(endpoint => ({ ...endpoint, database: endpoint.database ?? null })),
     },
+    fences: fences.map(fence => toFence(fence, kafka.outboxTopic, folder)),
     kafka: {
       brokers: kafka.brokers,
       ssl: kafka.ssl,
-      sasl: kafka.sasl === undefined ? null : { ...kafka.sasl, password: secret(kafka.sasl.password, folder) },
+      sasl: sasl(kafka.sasl, folder),
       outboxTopic: kafka.outboxTopic,
       inboxGroup: kafka.inboxGroup,
     },
     acceptedWriters,
   }
+}
+
+type FileFence = FileRegion['fences'][number]
+
+function toFence(fence: FileFence, outboxTopic: string, folder: string): FenceConfig {
+  switch (fence.kind) {
+    case 'credentials':
+      return { ...fence, roles: fence.roles.map(({ role, sink }) => ({ role, sink: toSink(sink, folder) })) }
+    case 'read-only':
+      return fence
+    case 'kafka':
+      return {
+        ...fence,
+        admin: sasl(fence.admin, folder),
+        topics: fence.topics ?? [outboxTopic],
+        producers: fence.producers.map(producer => ({ ...producer, login: sasl(producer.login, folder) })),
+      }
+    case 'exec': {
+      const { timeout, ...rest } = fence
+      return { ...rest, timeoutMs: milliseconds(timeout) }
+    }
+    case 'http': {
+      const { timeout, headers, ...rest } = fence
+      const values = Object.fromEntries(Object.entries(headers).map(([name, reference]) => [name, secret(reference, folder)]))
+      return { ...rest, headers: values, timeoutMs: milliseconds(timeout) }
+    }
+  }
+}
+
+function toSink(sink: Extract<FileFence, { kind: 'credentials' }>['roles'][number]['sink'], folder: string): SecretSink {
+  if ('file' in sink) return { file: resolve(folder, sink.file) }
+  if ('kubernetes' in sink) return { kubernetes: { ...sink.kubernetes, context: sink.kubernetes.context ?? null } }
+  if ('vault' in sink) return { vault: { ...sink.vault, token: secret(sink.vault.token, folder) } }
+  return sink
+}
+
+function sasl(login: FileRegion['kafka']['sasl'], folder: string): KafkaLogin['sasl'] {
+  return login === undefined ? null : { ...login, password: secret(login.password, folder) }
 }
 
 function secret(reference: SecretReference, folder: string): SecretReference

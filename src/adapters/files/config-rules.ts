@@ -1,5 +1,6 @@
 import { suggestion } from '../../domain/did-you-mean.ts'
 import { parseDuration } from '../../domain/duration.ts'
+import { BOUNDARY_FENCE } from '../../domain/fence.ts'
 import { splitTable } from './config-map.ts'
 import { type ConfigFile, REGION_NAME } from './config-schema.ts'
 import type { SchemaProblem } from './schema-problems.ts'
@@ -9,7 +10,7 @@ const LONGEST_CALL_MS = 60_000
 
 /** What a schema cannot say: rules between values, and inside a URL. */
 export function configProblems(file: ConfigFile): SchemaProblem[] {
-  return [...urls(file), ...regions(file), ...tables(file), ...policy(file)]
+  return [...urls(file), ...regions(file), ...fences(file), ...tables(file), ...policy(file)]
 }
 
 type Path = readonly PropertyKey[]
@@ -27,6 +28,7 @@ function logins(file: ConfigFile): readonly { path: Path; url: string }[] {
     ...Object.entries(file.regions).flatMap(([name, { database }]) => [
       ...one(['regions', name, 'database', 'operator'], database.operator),
       ...one(['regions', name, 'database', 'admin'], database.admin),
+      ...one(['regions', name, 'database', 'fencer'], database.fencer),
       ...database.writers.flatMap((writer, i) => one(['regions', name, 'database', 'writers', i], writer)),
     ]),
   ]
@@ -128,6 +130,33 @@ function sameDatabase(file: ConfigFile): SchemaProblem[] {
         'topology: shared, if there is one database for all',
       ),
     ]
+  })
+}
+
+/** A fence is named in commands, runbooks and records, and a role whose secret is rotated has to be one that writes. */
+function fences(file: ConfigFile): SchemaProblem[] {
+  return Object.entries(file.regions).flatMap(([name, region]) => {
+    const seen = new Set<string>([BOUNDARY_FENCE])
+    const writers = region.database.writers.map(w => w.role ?? decodeURIComponent(parseUrl(w.url)?.username ?? ''))
+    return region.fences.flatMap((fence, i) => {
+      const path = ['regions', name, 'fences', i]
+      const twice = seen.has(fence.name) ? [problem([...path, 'name'], `${JSON.stringify(fence.name)} is taken in ${name} already`)] : []
+      seen.add(fence.name)
+      if (fence.kind !== 'credentials') return twice
+      const strangers = fence.roles.flatMap(({ role }, at) =>
+        writers.includes(role)
+          ? []
+          : [
+              problem(
+                [...path, 'roles', at, 'role'],
+                `${JSON.stringify(role)} is no declared writer of ${name}`,
+                suggestion(role, writers) ?? 'declare it below database.writers: its refused login is the proof',
+              ),
+            ],
+      )
+      const pair = fence.roles.map(r => r.role).filter((role, at, all) => all.indexOf(role) !== at)
+      return [...twice, ...strangers, ...pair.map(role => problem([...path, 'roles'], `${JSON.stringify(role)} is listed twice`))]
+    })
   })
 }
 

@@ -29,10 +29,94 @@ export const TABLE_NAME = /^(?:(?:"(?:[^"]|"")+"|[^".\s]+)\.)?(?:"(?:[^"]|"")+"|
 const table = name.check(z.regex(TABLE_NAME, 'must be schema.table (a part with a dot or a space in it is put in double quotes)'))
 const column = name
 
+const argv = z.array(text).check(z.minLength(1, 'needs at least the program'))
+const sasl = z.strictObject({
+  mechanism: z._default(z.enum(['plain', 'scram-sha-256', 'scram-sha-512']), 'scram-sha-512'),
+  username: name,
+  password: secret,
+})
+const httpUrl = z.string().check(z.regex(/^https?:\/\/[^\s@]+$/, 'must be an http:// or https:// URL without a login'))
+
+const sink = z
+  .union([
+    z.strictObject({ file: text }),
+    z.strictObject({ command: argv }),
+    z.strictObject({ kubernetes: z.strictObject({ namespace: name, secret: name, key: name, context: z.optional(name) }) }),
+    z.strictObject({
+      vault: z.strictObject({ address: httpUrl, mount: z._default(name, 'secret'), path: name, key: name, token: secret }),
+    }),
+  ])
+  .register(z.globalRegistry, { description: 'Where the new secret of a role is put.' })
+
+const call = (method: 'GET' | 'POST') =>
+  z.strictObject({
+    method: z._default(z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE']), method),
+    url: httpUrl,
+    expectStatus: z._default(z.int().check(z.minimum(100), z.maximum(599)), 200),
+  })
+
+const fenceName = z
+  .string()
+  .check(z.regex(/^[a-z][a-z0-9-]{0,39}$/, 'must be lower-case letters, digits and -, a letter first, at most 40'))
+const fence = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('credentials'),
+    name: z._default(fenceName, 'credentials'),
+    roles: z.array(z.strictObject({ role: name, sink })).check(z.minLength(1, 'needs at least one role')),
+  }),
+  z.strictObject({ kind: z.literal('read-only'), name: z._default(fenceName, 'read-only') }),
+  z.strictObject({
+    kind: z.literal('kafka'),
+    name: z._default(fenceName, 'kafka'),
+    admin: z.optional(sasl),
+    /** Left out: the region's outbox topic. */
+    topics: z.optional(z.array(name).check(z.minLength(1, 'needs at least one topic'))),
+    producers: z
+      .array(
+        z.strictObject({
+          principal: z.string().check(z.regex(/^User:\S+$/, 'must be User:name')),
+          login: z.optional(sasl),
+          transactionalIds: z._default(z.array(name), []),
+        }),
+      )
+      .check(z.minLength(1, 'needs at least one producer')),
+  }),
+  z.strictObject({
+    kind: z.literal('exec'),
+    name: fenceName,
+    apply: argv,
+    verify: argv,
+    lift: argv,
+    timeout: z._default(duration, '30s'),
+  }),
+  z.strictObject({
+    kind: z.literal('http'),
+    name: fenceName,
+    apply: call('POST'),
+    verify: call('GET'),
+    lift: call('POST'),
+    headers: z._default(z.record(z.string(), secret), {}),
+    timeout: z._default(duration, '30s'),
+  }),
+])
+
 const region = z.strictObject({
   database: z.strictObject({
     operator: login,
     admin: z.optional(login),
+    fencer: z.optional(login),
+    endpoints: z._default(
+      z.array(
+        z.strictObject({
+          name,
+          kind: z.enum(['pooler', 'standby']),
+          host: name,
+          port: z._default(z.int().check(z.minimum(1), z.maximum(65_535)), 5432),
+          database: z.optional(name),
+        }),
+      ),
+      [],
+    ),
     writers: z
       .array(z.strictObject({ url, password: z.optional(secret), role: z.optional(name) }))
       .check(z.minLength(1, 'needs at least one writer: the fence is proved by a refused write as each of them')),
@@ -42,16 +126,11 @@ const region = z.strictObject({
       .array(z.string().check(z.regex(/^(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/, 'must be host:port')))
       .check(z.minLength(1, 'needs at least one broker')),
     ssl: z._default(z.boolean(), false),
-    sasl: z.optional(
-      z.strictObject({
-        mechanism: z._default(z.enum(['plain', 'scram-sha-256', 'scram-sha-512']), 'scram-sha-512'),
-        username: name,
-        password: secret,
-      }),
-    ),
+    sasl: z.optional(sasl),
     outboxTopic: name,
     inboxGroup: name,
   }),
+  fences: z._default(z.array(fence), []),
   acceptedWriters: z._default(
     z.array(z.strictObject({ kind: name, subject: name, reason: text })).register(z.globalRegistry, {
       description: 'Ways around the fence that are known and accepted, each with its reason.',
@@ -111,6 +190,7 @@ export const configSchema = z.strictObject({
     z.strictObject({ topic: z._default(name, 'homeregion.ownership'), defaultHome: z._default(z.nullable(name), null) }),
     {},
   ),
+  alarm: z.optional(z.strictObject({ command: argv, timeout: z._default(duration, '30s') })),
   policy: z.prefault(
     z.strictObject({
       /** A run of more keys than this asks for their number again: a wrong column in a file once named 883 keys where 8 were meant. */

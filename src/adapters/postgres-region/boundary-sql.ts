@@ -3,10 +3,19 @@ import type { Config, OutboxContract, RegionConfig } from '../../domain/config.t
 import { guardFunctions, guards, guardTriggers } from './guards.ts'
 import { identifier, literal, literalArray, plainName, relation } from './quoting.ts'
 import { type BoundaryStatement, sqlStatements, sqlText } from './sql-file.ts'
-import { boundaryRegion, guardTexts, operatorsThere, regionsThere, regionValues, type WriterRegion, writerRegions } from './topology.ts'
+import {
+  boundaryRegion,
+  fencersThere,
+  guardTexts,
+  operatorsThere,
+  regionsThere,
+  regionValues,
+  type WriterRegion,
+  writerRegions,
+} from './topology.ts'
 
 /** Rises when the boundary's own tables change. */
-export const BOUNDARY_VERSION = 1
+export const BOUNDARY_VERSION = 2
 
 /** First half of every advisory lock of the boundary: the letters HRGR. */
 const LOCK_SPACE = 1_213_354_066
@@ -110,7 +119,7 @@ function barrierGrants(outbox: OutboxContract): Record<string, string> {
   }
 }
 
-const READABLE = ['installed', 'ownership', 'state', 'guarded']
+const READABLE = ['installed', 'ownership', 'state', 'guarded', 'fence']
 
 function finishValues(config: Config, region: RegionConfig): Record<string, string> {
   const readable = writerRegions(config) === null ? READABLE : [...READABLE, 'writer_region']
@@ -122,6 +131,7 @@ function finishValues(config: Config, region: RegionConfig): Record<string, stri
     observed: literalArray([...guards(config), config.inbox].map(relation)),
     operators: literalArray(operatorsThere(config, region)),
     readable: readable.map(t => `homeregion.${t}`).join(', '),
+    fencers: literalArray(fencersThere(config, region)),
     readers: literalArray([...new Set(['homeregion_apply', ...writers])]),
   }
 }

@@ -1,4 +1,4 @@
-import type { Config, RegionConfig } from '../../domain/config.ts'
+import type { Config, DatabaseLogin, RegionConfig } from '../../domain/config.ts'
 import { literal, literalArray, loginRole } from './quoting.ts'
 
 /** What `homeregion.installed` names as the region of a database that all regions share; no region may be named so. */
@@ -16,6 +16,15 @@ export function regionsThere(config: Config, region: RegionConfig): readonly Reg
 
 export function operatorsThere(config: Config, region: RegionConfig): readonly string[] {
   return [...new Set(regionsThere(config, region).map(r => loginRole(r.database.operator)))]
+}
+
+/** The login that fences a region: it may alter the writers' roles and end their sessions. */
+export function fencerOf(region: RegionConfig): DatabaseLogin {
+  return region.database.fencer ?? region.database.admin ?? region.database.operator
+}
+
+export function fencersThere(config: Config, region: RegionConfig): readonly string[] {
+  return [...new Set(regionsThere(config, region).map(r => loginRole(fencerOf(r))))]
 }
 
 export type WriterRegion = { readonly role: string; readonly region: string }

@@ -79,6 +79,16 @@ begin
   end loop;
 end $do$
 
+-- @ The login that fences the region keeps what it changed on record.
+do $do$
+declare
+  f name;
+begin
+  foreach f in array {{fencers}}::name[] loop
+    execute format('grant select, insert, update, delete on homeregion.fence, homeregion.fence_item to %I', f);
+  end loop;
+end $do$
+
 -- @ Writers and replication consumers may ask where a key's home is.
 do $do$
 declare

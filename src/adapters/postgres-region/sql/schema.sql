@@ -69,6 +69,30 @@ create table if not exists homeregion.guarded (
   kind       text not null check (kind in ('row', 'statement', 'outbox'))
 )
 
+-- @ Fences of the whole region that stand here, or that a process left half-done. A fence that is lifted has no row.
+create table if not exists homeregion.fence (
+  region     text not null,
+  name       text not null,
+  kind       text not null,
+  state      text not null check (state in ('applying', 'applied', 'lifting')),
+  reason     text not null,
+  applied_by text not null,
+  run_id     text,
+  since      timestamptz not null default pg_catalog.clock_timestamp(),
+  primary key (region, name)
+)
+
+-- @ What each of them changed and what was there before, committed together with the change itself, so that no crash parts the two. An item
+-- @ goes away in the commit that brings it back.
+create table if not exists homeregion.fence_item (
+  region text not null,
+  name   text not null,
+  item   text not null,
+  former jsonb not null,
+  primary key (region, name, item),
+  foreign key (region, name) references homeregion.fence
+)
+
 -- @ Refused writes by cause. Sequences, because they keep counting when the refused transaction rolls back.
 create sequence if not exists homeregion.refused_not_home
 

@@ -1,0 +1,76 @@
+import type { Json, Observation } from './evidence.ts'
+
+/**
+ * Fences of a whole region: each stops every writer of the region by a way of its own, says what it did as read back, proves itself by
+ * refused writes, and takes back exactly what it changed. A key's own fence is the boundary row (`actions/fence.ts`). A lease, which the
+ * region cannot renew by itself, is the kind that is still to come.
+ */
+export const FENCE_KINDS = ['boundary', 'credentials', 'read-only', 'kafka', 'exec', 'http'] as const
+export type FenceKind = (typeof FENCE_KINDS)[number]
+
+/** Name of the fence every region has without being configured: its boundary, closed for all keys at once. */
+export const BOUNDARY_FENCE = 'boundary'
+
+/** Who wants it and why; kept with the fence while it stands. */
+export type FenceCause = { readonly reason: string; readonly by: string; readonly runId: string | null }
+
+/** One statement or call a fence will make, as shown before it is made. Holds no secret: a verifier or token is shown as what it is. */
+export type FenceStep = { readonly place: string; readonly text: string; readonly why: string }
+
+/**
+ * `applying` and `lifting` say that a process died on the way: the same verb finishes it. `unknown`: it could not be read, which is never
+ * the same as lifted.
+ */
+export type FenceState = 'lifted' | 'applying' | 'applied' | 'lifting' | 'unknown'
+
+export type FenceStatus = {
+  readonly state: FenceState
+  /** ISO 8601, null while lifted or unknown. */
+  readonly since: string | null
+  readonly cause: FenceCause | null
+  /** What it holds now, one line each, as read back: `app_writer: NOLOGIN`. For `unknown`: why. */
+  readonly holds: readonly string[]
+}
+
+/** One of a region's fences. Every method bounds its own time. */
+export interface Fence {
+  readonly region: string
+  readonly name: string
+  readonly kind: FenceKind
+  /** The exact statements or calls that `apply` or `lift` would make in the world as it is now. Only reads. */
+  plan(direction: 'apply' | 'lift'): Promise<readonly FenceStep[]>
+  /**
+   * Idempotent; finishes what a killed process left half-done. What was there before is on record before (or in the same commit as) the
+   * first change. Returns lines of what stands now, each read back.
+   * @throws HomeregionError `fence-failed` (what stands and what does not is in its `state` line), `region-unreachable`, `kafka-unreachable`,
+   *   `privilege-missing`, `outcome-unknown`
+   */
+  apply(cause: FenceCause): Promise<readonly string[]>
+  /** The proof: real refused writes and catalogues read, nothing changed. At least one observation; only all `pass` is proof. */
+  verify(): Promise<readonly Observation[]>
+  /** Takes back exactly what `apply` changed, nothing more. Idempotent; finishes what was half-done. Errors as `apply`. */
+  lift(cause: FenceCause): Promise<readonly string[]>
+  status(): Promise<FenceStatus>
+  close(): Promise<void>
+}
+
+/** What a fence that changes something outside the region's database has to remember of it: where it stands and what was there before. */
+export type FenceNote = {
+  readonly state: Exclude<FenceState, 'lifted' | 'unknown'>
+  readonly cause: FenceCause
+  /** ISO 8601. */
+  readonly since: string
+  /** What `lift` needs to bring back. */
+  readonly former: Json
+}
+
+/**
+ * Remembers the notes of one fence across processes: on this machine first (flushed to disk before it returns), then in the control plane
+ * when it answers. @throws `fence-failed` when it could be kept nowhere
+ */
+export interface FenceNotes {
+  /** The newest note that can be read; null: none was ever made, or it was lifted. */
+  read(): Promise<FenceNote | null>
+  /** null: lifted. */
+  write(note: FenceNote | null): Promise<void>
+}
