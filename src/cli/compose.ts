@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { hostname, userInfo } from 'node:os'
 import { createControlPlane } from '../adapters/control-plane/control-plane-store.ts'
 import { installControlPlane } from '../adapters/control-plane/install.ts'
+import { createFenceJournal } from '../adapters/files/fence-journal.ts'
+import { stateFolder } from '../adapters/files/state-folder.ts'
 import { createHooks } from '../adapters/hooks/command-hooks.ts'
 import { createRegionStream } from '../adapters/kafka-region/kafka-stream.ts'
 import { installBoundary } from '../adapters/postgres-region/install.ts'
@@ -14,6 +16,7 @@ import { HomeregionError } from '../domain/errors.ts'
 import { showKey } from '../domain/key.ts'
 import { droppedChecks, interlockPolicy } from '../domain/planning.ts'
 import type { Engine, Operator } from '../engine/context.ts'
+import { composeFences } from './compose-fences.ts'
 import type { Installer, World } from './context.ts'
 
 /** A client that is still being opened towards a server that does not answer is not waited for longer than this. */
@@ -37,13 +40,19 @@ export function compose(config: Config, env: Env): World {
   }
   const region = once(name => createRegionDatabase(named(name), config, secrets))
   const stream = once(name => createRegionStream(named(name), config, secrets))
+  const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane)
+  const fault = createFaultPoint(env['HOMEREGION_FAULT'])
+  const fences = once(name =>
+    composeFences(named(name), { config, secrets, journal: fenceJournal, hooks: createHooks(env), fault, by: holder.user }),
+  )
   const engine = (operator: Operator): Engine => ({
     controlPlane,
     region: region.get,
     stream: stream.get,
+    fences: fences.get,
     hooks: createHooks(env),
     clock: systemClock,
-    fault: createFaultPoint(env['HOMEREGION_FAULT']),
+    fault,
     policy: {
       interlock: interlockPolicy(config),
       dropped: droppedChecks(config),
@@ -51,6 +60,7 @@ export function compose(config: Config, env: Env): World {
       callTimeoutMs: config.policy.callTimeoutMs,
       shared: config.topology === 'shared',
       inboxGroup: name => named(name).kafka.inboxGroup,
+      alarm: config.alarm,
     },
     operator,
     holder,
@@ -60,11 +70,21 @@ export function compose(config: Config, env: Env): World {
     controlPlane,
     region: region.get,
     stream: stream.get,
+    fences: fences.get,
+    fenceJournal,
     engine,
     installers: only => installersOf(config, secrets, only === null ? config.regions : only.map(named), only === null),
     holder,
     close: async () => {
-      const closed = Promise.allSettled([controlPlane.close(), ...region.all().map(r => r.close()), ...stream.all().map(s => s.close())])
+      const closed = Promise.allSettled([
+        controlPlane.close(),
+        ...region.all().map(r => r.close()),
+        ...stream.all().map(s => s.close()),
+        ...fences
+          .all()
+          .flat()
+          .map(f => f.close()),
+      ])
       let timer: NodeJS.Timeout | undefined
       await Promise.race([closed, new Promise(resolve => (timer = setTimeout(resolve, CLOSE_MS)))])
       clearTimeout(timer)

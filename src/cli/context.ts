@@ -1,6 +1,7 @@
 import type { ChalkInstance } from 'chalk'
 import type { LoadedConfig } from '../adapters/files/config-file.ts'
 import type { ExitName } from '../domain/exit-codes.ts'
+import type { Fence, FenceJournal } from '../domain/fence.ts'
 import type { Holder } from '../domain/journal.ts'
 import type { ControlPlane, RegionDatabase, RegionStream } from '../domain/ports.ts'
 import type { Engine, Operator } from '../engine/context.ts'
@@ -34,6 +35,10 @@ export interface World {
   readonly controlPlane: ControlPlane
   region(name: string): RegionDatabase
   stream(name: string): RegionStream
+  /** The boundary of a region and the fences configured for it; made once. */
+  fences(region: string): readonly Fence[]
+  /** What happened to fences, on this machine and in the control plane. */
+  readonly fenceJournal: FenceJournal
   /** An engine over these adapters, acting for `operator`. */
   engine(operator: Operator): Engine
   /** The control plane and each region, or only the regions named. */

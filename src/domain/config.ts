@@ -120,7 +120,7 @@ export type FenceConfig = { readonly name: string } & (
   | {
       readonly kind: 'http'
       readonly apply: HttpCall
-      /** Answers with `expectStatus` when the fence stands; another answer: it does not; none: unknown. */
+      /** Answers with `expectStatus` when the fence stands; another answer: it does not; none, or one that says nothing of it (401, 403, 408, 429, 5xx): unknown. */
       readonly verify: HttpCall
       readonly lift: HttpCall
       /** Header name to the secret that is its value. */

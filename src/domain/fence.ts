@@ -74,3 +74,54 @@ export interface FenceNotes {
   /** null: lifted. */
   write(note: FenceNote | null): Promise<void>
 }
+
+/** What is told of fences, in order. `noted`: what a fence outside the region's database needs to be lifted again; `found-lifted`: it should stand and does not. */
+export const FENCE_EVENTS = [
+  'apply-started',
+  'applied',
+  'apply-failed',
+  'lift-started',
+  'lifted',
+  'lift-failed',
+  'rotated',
+  'found-lifted',
+  'noted',
+] as const
+export type FenceEvent = (typeof FENCE_EVENTS)[number]
+
+/** One line of the fence log: on the machine where it happened first, then in the control plane. */
+export type FenceEntry = {
+  /** uuid: the control plane takes each entry once, however often it is handed over. */
+  readonly id: string
+  readonly region: string
+  readonly fence: string
+  readonly kind: FenceKind
+  readonly event: FenceEvent
+  /** ISO 8601, by the clock of the machine where it happened. */
+  readonly at: string
+  readonly by: string
+  readonly host: string
+  readonly runId: string | null
+  readonly reason: string | null
+  readonly detail: Json
+}
+
+/** `recordedAt`: when it reached the control plane, by the control plane's clock. */
+export type LoggedFence = FenceEntry & { readonly recordedAt: string; readonly recordedBy: string }
+
+/** The fence log as this machine keeps it. */
+export interface FenceJournal {
+  /** Where it stands on this machine. */
+  readonly file: string
+  /**
+   * Flushed to this machine's disk when it returns, and handed to the control plane; false: that one did not answer, and the entries stand here
+   * only. @throws `fence-failed` when this machine could not keep them
+   */
+  record(entries: readonly FenceEntry[]): Promise<boolean>
+  /** Hands over what stands here only, and returns how many entries that were; null: the control plane did not answer. */
+  reconcile(): Promise<number | null>
+  /** Entries of this machine that the control plane has not confirmed. */
+  pending(): Promise<readonly FenceEntry[]>
+  /** The newest note of a fence that can be read: the control plane's where it answers, else this machine's. */
+  newestNote(region: string, fence: string): Promise<FenceEntry | null>
+}

@@ -3,8 +3,9 @@
  * configured call timeout, and throws `HomeregionError`: `*-unreachable` when the call surely had no effect, `outcome-unknown`
  * when a write may have happened. Nothing here takes or returns a secret.
  */
-import type { AuditFinding, BoundaryRow, Digest, InFlightWrite, Position, ProbeResult, Rejections } from './boundary.ts'
+import type { AuditFinding, BoundaryRow, Digest, EndpointProbe, InFlightWrite, Position, ProbeResult, Rejections, StandbyReport } from './boundary.ts'
 import type { Evidence, Json } from './evidence.ts'
+import type { FenceEntry, FenceEvent, LoggedFence } from './fence.ts'
 import type { Attempt, AuditEntry, Holder, JournalChange, Run, RunLease, RunState } from './journal.ts'
 import type { OwnershipRecord } from './ownership.ts'
 import type { Plan } from './plan.ts'
@@ -60,6 +61,12 @@ export interface ControlPlane {
   runs(filter: { states?: readonly RunState[]; key?: string; limit: number }): Promise<readonly Run[]>
   attempts(runId: string): Promise<readonly Attempt[]>
   evidence(runId: string): Promise<readonly (Evidence & { readonly recordedAt: string })[]>
+  /** Appends to the fence log, all or none; entries it has already are left as they are. */
+  logFence(entries: readonly FenceEntry[]): Promise<void>
+  /** Newest first, in the order they reached the control plane. */
+  fenceLog(filter: { region?: string; fence?: string; events?: readonly FenceEvent[]; limit: number }): Promise<readonly LoggedFence[]>
+  /** The newest entry of each fence, notes aside: what stands, as far as the control plane was told. */
+  fencesTold(): Promise<readonly LoggedFence[]>
   /** Newest first. */
   audit(limit: number): Promise<readonly AuditEntry[]>
   /** Recomputes the hash chain; null when it holds, else the first broken row. */
@@ -125,6 +132,10 @@ export interface RegionDatabase {
   delayedEvents(key: string, epoch: number): Promise<{ readonly count: number; readonly newestAgeMs: number | null }>
   /** Writes as each declared writer's real login into each guarded table, always rolled back. `epoch`: permit presented, null for none. */
   probeWrites(key: string, epoch: number | null, isolation: ProbeResult['isolation']): Promise<readonly ProbeResult[]>
+  /** The same through each declared endpoint, with what it shows of the key. An endpoint that cannot be looked at is `unseen`, never left out. */
+  probeEndpoints(key: string, epoch: number | null): Promise<readonly EndpointProbe[]>
+  /** Physical standbys of this primary, and whether their disks hold everything up to `lsn`; null: up to what is on the primary's own now. */
+  standbys(lsn: string | null): Promise<StandbyReport>
   rejections(): Promise<Rejections>
   /** Every way around the boundary that the catalogue shows. */
   auditWriters(): Promise<readonly AuditFinding[]>

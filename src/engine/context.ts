@@ -1,4 +1,6 @@
+import type { Config } from '../domain/config.ts'
 import type { Evidence, Observation } from '../domain/evidence.ts'
+import type { Fence } from '../domain/fence.ts'
 import type { InterlockPolicy } from '../domain/interlock.ts'
 import type { Holder, KeyOutcome } from '../domain/journal.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
@@ -52,12 +54,16 @@ export type EnginePolicy = {
   readonly shared: boolean
   /** Consumer group of a region's inbox, for observing what it has read. */
   readonly inboxGroup: (region: string) => string
+  /** Told when a fence that should stand is found lifted after activation. */
+  readonly alarm: Config['alarm']
 }
 
 export type Engine = {
   readonly controlPlane: ControlPlane
   readonly region: (name: string) => RegionDatabase
   readonly stream: (name: string) => RegionStream
+  /** The boundary of a region and the fences configured for it; made once. */
+  readonly fences: (region: string) => readonly Fence[]
   readonly hooks: Hooks
   readonly clock: Clock
   readonly fault: FaultPoint
@@ -67,6 +73,8 @@ export type Engine = {
   readonly newId: () => string
 }
 
+export type StandingFence = { readonly region: string; readonly name: string }
+
 /** What a check sees. `key` is null for checks of the run. */
 export type CheckSubject = {
   readonly moves: readonly PlannedMove[]
@@ -75,6 +83,8 @@ export type CheckSubject = {
   readonly barrierEventId: string | null
   /** When the run (or its resumption) began, by the engine's monotonic clock. */
   readonly startedMonotonicMs: number
+  /** Fences of whole regions that this run applied, by region and name: what fence-holds demands beside the key's own. Grows as they are applied. */
+  readonly standing: StandingFence[]
   /** Memory of one check across its rounds (what it saw first); never evidence. */
   readonly memory: Map<string, unknown>
 }

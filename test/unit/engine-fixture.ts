@@ -83,6 +83,7 @@ export function createFakeEngine(
       ...operator,
     },
     holder: { host: 'test', pid: 1, user: 'test' },
+    fences: () => [],
     newId: () => 'id',
   }
 }

@@ -2,6 +2,7 @@ import type { Config } from '../../domain/config.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import { createConnection, type Secrets } from '../postgres/connection.ts'
 import { findAuditBreak, readAudit } from './audit-chain.ts'
+import { appendFenceLog, readFenceLog, readFencesTold } from './fence-log.ts'
 import { newerSchema, olderSchema } from './install.ts'
 import { commitChange } from './journal-commit.ts'
 import { countOwnership, findOwnership, listOwnership, readHistory } from './ownership-queries.ts'
@@ -56,6 +57,9 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     runs: async filter => await coded(async () => await listRuns(connection, filter)),
     attempts: async runId => await coded(async () => await readAttempts(connection, runId)),
     evidence: async runId => await coded(async () => await readEvidence(connection, runId)),
+    logFence: async entries => await coded(async () => await appendFenceLog(connection, entries)),
+    fenceLog: async filter => await coded(async () => await readFenceLog(connection, filter)),
+    fencesTold: async () => await coded(async () => await readFencesTold(connection)),
     audit: async limit => await coded(async () => await readAudit(connection, limit)),
     auditBreak: async () => await coded(async () => await findAuditBreak(connection)),
     facts: async () => await coded(async () => await readControlPlaneFacts(connection, config)),

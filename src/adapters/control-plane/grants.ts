@@ -71,6 +71,11 @@ export const GRANTS: readonly Grant[] = [
     why: 'Hand ownership over, on evidence.',
     insert: ['id', 'run_id', 'key', 'source', 'target', 'epoch', 'attempt_id', 'token', ...POLICY, ...PROOFS],
   },
+  {
+    table: 'fence_log',
+    why: "Append what happened to a region's fences.",
+    insert: ['id', 'region', 'fence', 'kind', 'event', 'at', 'said_by', 'host', 'run_id', 'reason', 'detail'],
+  },
   { table: 'audit', why: 'Append to the audit chain.', insert: ['seq', 'event', 'run_id', 'key', 'detail', 'prev_hash', 'hash'] },
   { table: 'audit_head', why: 'Move the end of the audit chain.', update: ['seq', 'hash'] },
 ]

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { FENCE_EVENTS, FENCE_KINDS } from '../../domain/fence.ts'
 import { packageFile } from '../files/package-root.ts'
 import { interlockCheck, transitionCheck } from './transition-check.ts'
 
@@ -8,7 +9,7 @@ export type RenderedStatement = { readonly sql: string; readonly why: string }
 export const CONTROL_SCHEMA = 'homeregion_control'
 
 /** Numbered from 1, in order, never edited once released: a change is a new file. */
-const MIGRATIONS = ['001-control-plane.sql']
+const MIGRATIONS = ['001-control-plane.sql', '002-fences.sql']
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length
 
@@ -28,7 +29,12 @@ export function migrations(installed: number): readonly RenderedStatement[] {
 
 /** Statements are separated by an empty line and begin with `-- @ why`, which may take several lines. */
 function statements(text: string): RenderedStatement[] {
-  const rendered = text.replaceAll('{{transition_check}}', transitionCheck()).replaceAll('{{interlock_check}}', interlockCheck())
+  const words = (list: readonly string[]) => list.map(word => `'${word}'`).join(', ')
+  const rendered = text
+    .replaceAll('{{transition_check}}', transitionCheck())
+    .replaceAll('{{interlock_check}}', interlockCheck())
+    .replaceAll('{{fence_events}}', words(FENCE_EVENTS))
+    .replaceAll('{{fence_kinds}}', words(FENCE_KINDS))
   return rendered
     .split(/\n\s*\n/)
     .filter(block => block.startsWith('-- @ '))

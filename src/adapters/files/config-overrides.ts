@@ -13,6 +13,7 @@ export const ENVIRONMENT = [
   { name: 'HOMEREGION_EVIDENCE_MAX_AGE', sets: 'policy.evidenceMaxAge', path: ['policy', 'evidenceMaxAge'] },
   { name: 'HOMEREGION_RUN_LEASE', sets: 'policy.runLease', path: ['policy', 'runLease'] },
   { name: 'HOMEREGION_MAX_KEYS', sets: 'policy.maxKeys', path: ['policy', 'maxKeys'] },
+  { name: 'HOMEREGION_STATE_DIR', sets: 'folder of the fence log on this machine (default: $XDG_STATE_HOME/homeregion)', path: null },
   { name: 'HOMEREGION_DEBUG', sets: 'stack traces with errors (any value)', path: null },
   { name: 'NO_COLOR', sets: 'no colour (any value)', path: null },
   { name: 'FORCE_COLOR', sets: 'colour off a terminal (0: none)', path: null },

@@ -47,6 +47,9 @@ function runCommand(command: readonly string[], env: NodeJS.ProcessEnv, timeoutM
     const timer = setTimeout(() => {
       late = true
       endGroup(child.pid)
+      // What left the group holds the pipe for as long as it likes; it is not waited for.
+      child.stdout.destroy()
+      child.stderr.destroy()
     }, timeoutMs)
     child.on('error', error => {
       clearTimeout(timer)
