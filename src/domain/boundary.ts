@@ -1,3 +1,4 @@
+import type { Endpoint } from './config.ts'
 import type { OwnershipState } from './ownership.ts'
 
 /** SQLSTATEs the boundary raises. The service and our own probes tell causes apart by these, never by text. */
@@ -96,9 +97,45 @@ export type ProbeResult = {
   readonly sqlstate: string | null
   /** What the server said, without secrets. */
   readonly message: string
+  /** Whom the server took the session for (session_user), null when none was opened: not the writer behind a pooler that hides it. */
+  readonly role: string | null
   /** Isolation level the probe ran at. */
   readonly isolation: 'read committed' | 'repeatable read'
 }
+
+/** What one declared endpoint showed: another way to the region's data than the writers' own URLs. */
+export type EndpointProbe = {
+  readonly endpoint: string
+  readonly kind: Endpoint['kind']
+  /** Why it could not be looked at; null when it was. What it answered the writers stands in `probes` all the same. */
+  readonly unseen: string | null
+  /** False at a primary, and at a standby that was promoted. null: not seen. */
+  readonly inRecovery: boolean | null
+  /** Region that the boundary there belongs to. null: not seen. */
+  readonly region: string | null
+  /** The key as the boundary there knows it. */
+  readonly row: BoundaryRow | null
+  /** One write as each writer into each guarded table, at READ COMMITTED. A standby refuses them with 25006. */
+  readonly probes: readonly ProbeResult[]
+}
+
+/** A physical standby, by the primary that it streams from. */
+export type Standby = {
+  /** Its application_name; of one that is not connected, its replication slot. */
+  readonly name: string
+  readonly address: string | null
+  /** `streaming`, `catchup`, or `disconnected`: the primary keeps WAL for it in a slot, and it may be promoted. */
+  readonly state: string
+  /** As the primary commits: `async`, `sync`, `quorum`, `potential`; null when it is not connected. */
+  readonly sync: string | null
+  /** null: it did not say, or the boundary's owner may not see it. */
+  readonly flushLsn: string | null
+  /** Its disk holds everything up to the LSN asked for: a promotion applies that before it takes writes. */
+  readonly flushed: boolean
+}
+
+/** The standbys that the primary knows; those that stream from another standby are not among them. */
+export type StandbyReport = { readonly lsn: string; readonly standbys: readonly Standby[] }
 
 /** One way around the fence, from the catalogue. */
 export type AuditFinding = {

@@ -4,12 +4,14 @@ import type { RegionDatabase } from '../../domain/ports.ts'
 import { createConnection, type Secrets } from '../postgres/connection.ts'
 import { boundaryError } from './boundary-error.ts'
 import { renderBoundary } from './boundary-sql.ts'
+import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
 import { relation } from './quoting.ts'
 import { regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
 import { createOperations } from './region-operations.ts'
 import { rehearsal, rehearsedLook } from './rehearsal.ts'
+import { readStandbys } from './standbys.ts'
 import { createWriteProbe } from './write-probe.ts'
 import { auditWriters } from './writer-audit.ts'
 
@@ -37,6 +39,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
   // Behind the wait for the key's lock on the same session: a count asked for right after it is taken after the last writer ended.
   const afterWriters = createObservations(locks, config)
   const writers = createWriteProbe(region, config, secrets)
+  const endpoints = createEndpointProbes(region, config, secrets)
   const coded = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
       return await work()
@@ -48,7 +51,13 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     region: region.name,
     warm: async () =>
       await coded(async () => {
-        await Promise.all([changes.rehearse(rehearsal(region.name)), reads.warm(), locks.rehearse(rehearsedLook()), writers.warm()])
+        await Promise.all([
+          changes.rehearse(rehearsal(region.name)),
+          reads.warm(),
+          locks.rehearse(rehearsedLook()),
+          writers.warm(),
+          endpoints.warm(),
+        ])
       }),
     facts: async () =>
       await coded(
@@ -80,10 +89,12 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     inboxHas: async id => await coded(async () => await observations.inboxHas(id)),
     delayedEvents: async (key, epoch) => await coded(async () => await observations.delayedEvents(key, epoch)),
     probeWrites: async (key, epoch, isolation) => await coded(async () => await writers.probe(key, epoch, isolation)),
+    probeEndpoints: async (key, epoch) => await coded(async () => await endpoints.probe(key, epoch)),
+    standbys: async lsn => await coded(async () => await readStandbys(reads, region, lsn)),
     rejections: async () => await coded(async () => await known.rejections()),
     auditWriters: async () => await coded(async () => await auditWriters(reads, config, region, renderBoundary(config, region).expected)),
     execute: async (statement, parameters) => await coded(async () => (await changes.query('write', statement, parameters)).count),
-    close: async () => void (await Promise.all([changes.close(), reads.close(), locks.close(), writers.close()])),
+    close: async () => void (await Promise.all([changes.close(), reads.close(), locks.close(), writers.close(), endpoints.close()])),
   }
 }
 

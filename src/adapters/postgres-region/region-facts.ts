@@ -50,6 +50,7 @@ const OPERATIONS = [
   'follow(text, text, bigint, bigint)',
   'register(text[], text[], bigint[])',
   'rejections()',
+  'standbys(pg_lsn)',
 ] as const
 
 /** `observed`: quoted names of the tables that proofs are read from. */

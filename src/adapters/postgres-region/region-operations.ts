@@ -54,7 +54,8 @@ export function createOperations(connection: Connection, region: string): Operat
 // The list of holders and one short queueing for the lock, on a slow machine.
 const IN_FLIGHT_MARGIN_MS = 3000
 
-function boundaryRow(row: Row, region: string): BoundaryRow {
+/** A row of `homeregion.state`, as `region` sees it. */
+export function boundaryRow(row: Row, region: string): BoundaryRow {
   const state = STATES.find(s => s === row.state)
   if (state === undefined) throw new Error(`the boundary answered with the unknown state ${String(row.state)}`)
   return {

@@ -35,8 +35,7 @@ export function createWriteProbe(region: RegionConfig, config: Config, secrets: 
     },
     probe: async (key, epoch, isolation) => {
       const all = writers.map(async ({ role, connection }) => {
-        const answers = await probeWriter(connection, tables, key, epoch, isolation)
-        return answers.map((answer, i): ProbeResult => ({ writer: role, table: plainName(tables[i] ?? NO_TABLE), isolation, ...answer }))
+        return await probeAs(role, connection, tables, key, epoch, isolation)
       })
       return (await Promise.all(all)).flat()
     },
@@ -48,7 +47,20 @@ export function createWriteProbe(region: RegionConfig, config: Config, secrets: 
 
 const NO_TABLE = { schema: '?', table: '?' }
 
-type Answer = Pick<ProbeResult, 'outcome' | 'sqlstate' | 'message'>
+type Answer = Pick<ProbeResult, 'outcome' | 'sqlstate' | 'message' | 'role'>
+
+/** One writer's probes over a session of its own, wherever that leads. */
+export async function probeAs(
+  writer: string,
+  connection: Connection,
+  tables: readonly Guard[],
+  key: string,
+  epoch: number | null,
+  isolation: ProbeResult['isolation'],
+): Promise<readonly ProbeResult[]> {
+  const answers = await probeWriter(connection, tables, key, epoch, isolation)
+  return answers.map((answer, i): ProbeResult => ({ writer, table: plainName(tables[i] ?? NO_TABLE), isolation, ...answer }))
+}
 
 async function probeWriter(
   connection: Connection,
@@ -89,14 +101,16 @@ async function rolledBack(connection: Connection, probe: Probe): Promise<Answer>
     connection.query('read', `begin transaction isolation level ${probe.isolation}`),
     connection.query(
       'read',
-      `select set_config('homeregion.epoch', $1, true), set_config('homeregion.probe', $2, true), set_config('lock_timeout', '1s', true)`,
+      `select session_user::text as role, set_config('homeregion.epoch', $1, true), set_config('homeregion.probe', $2, true),
+              set_config('lock_timeout', '1s', true)`,
       [permit, probe.table.kind === 'statement' ? probe.key : ''],
     ),
     connection.query('read', probe.sql, [probe.key]),
     connection.query('read', 'rollback'),
   ])
   for (const step of [begun, set, undone]) if (step.status === 'rejected') return notDecided(step.reason)
-  return decided(probed, probe.rowNeeded)
+  const role = set.status === 'fulfilled' ? set.value.rows[0]?.role : null
+  return { ...decided(probed, probe.rowNeeded), role: typeof role === 'string' ? role : null }
 }
 
 /**
@@ -113,11 +127,19 @@ function updateProbe(table: Guard): string {
   return `update ${name} set ${key} = ${key} where (tableoid, ctid) in (select tableoid, ctid from ${name} where ${key} = $1 limit 1)`
 }
 
-// 40001: the snapshot is older than a change of ownership, which is the boundary's refusal too. 42501: refused by privilege, not by the
-// boundary; whoever reads the result tells them apart by the SQLSTATE.
-const REFUSALS: readonly string[] = [SQLSTATE.notHome, SQLSTATE.staleEpoch, SQLSTATE.unknownKey, SQLSTATE.leaseOver, '40001', '42501']
+// 40001: the snapshot is older than a change of ownership, which is the boundary's refusal too. 42501: refused by privilege, 25006: by a standby
+// or a read-only default, not by the boundary; whoever reads the result tells them apart by the SQLSTATE.
+const REFUSALS: readonly string[] = [
+  SQLSTATE.notHome,
+  SQLSTATE.staleEpoch,
+  SQLSTATE.unknownKey,
+  SQLSTATE.leaseOver,
+  '40001',
+  '42501',
+  '25006',
+]
 
-function decided(probed: PromiseSettledResult<Rows>, rowNeeded: boolean): Answer {
+function decided(probed: PromiseSettledResult<Rows>, rowNeeded: boolean): Omit<Answer, 'role'> {
   if (probed.status === 'fulfilled') {
     if (rowNeeded && probed.value.count === 0) return { outcome: 'unknown', sqlstate: null, message: 'the key has no row there' }
     return { outcome: 'admitted', sqlstate: null, message: 'admitted, then rolled back' }
@@ -135,5 +157,10 @@ function passedTheGuard(error: unknown): boolean {
 }
 
 function notDecided(error: unknown): Answer {
-  return { outcome: 'unknown', sqlstate: sqlstate(error), message: isHomeregionError(error) ? error.text.fact : errorText(error) }
+  return {
+    outcome: 'unknown',
+    sqlstate: sqlstate(error),
+    message: isHomeregionError(error) ? error.text.fact : errorText(error),
+    role: null,
+  }
 }

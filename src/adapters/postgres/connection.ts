@@ -37,6 +37,8 @@ export type ConnectionOptions = {
   readonly applicationName: string
   readonly callTimeoutMs: number
   readonly unreachable: Extract<ErrorCode, 'control-plane-unreachable' | 'region-unreachable'>
+  /** Sets nothing at the session's start, which poolers refuse: only our own deadline bounds a call then. */
+  readonly bare?: boolean
 }
 
 export function createConnection(options: ConnectionOptions): Connection {
@@ -53,8 +55,9 @@ export function createConnection(options: ConnectionOptions): Connection {
       pipeline: true,
       types: { getTypeParser },
       // The server's own bounds, a little longer than ours, so that nothing of a call we gave up on lives on for ever.
-      statement_timeout: options.callTimeoutMs * 2,
-      idle_in_transaction_session_timeout: options.callTimeoutMs * 2,
+      ...(options.bare === true
+        ? {}
+        : { statement_timeout: options.callTimeoutMs * 2, idle_in_transaction_session_timeout: options.callTimeoutMs * 2 }),
     })
     // Set afterwards: what a connection string does not say wins over the option beside it, and an empty password is what it says.
     if (password !== undefined) client.password = password

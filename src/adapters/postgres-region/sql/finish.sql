@@ -74,7 +74,7 @@ begin
     execute format('grant execute on function homeregion.read(text), homeregion.claim(text, text, bigint, bigint), homeregion.drain(text, bigint, bigint),
       homeregion.in_flight(text, integer), homeregion.fence(text, bigint, bigint, text), homeregion.open(text, bigint, bigint),
       homeregion.follow(text, text, bigint, bigint), homeregion.register(text[], text[], bigint[]), homeregion.require_epoch(text, boolean),
-      homeregion.rejections(), homeregion.local_region(), homeregion.default_home() to %I', o);
+      homeregion.rejections(), homeregion.standbys(pg_lsn), homeregion.local_region(), homeregion.default_home() to %I', o);
     execute format('grant select on {{readable}} to %I', o);
   end loop;
 end $do$

@@ -87,6 +87,31 @@ language sql volatile set search_path = pg_catalog, pg_temp as $body$
     and l.classid = {{lock_space}}::oid and l.objid = (hashtext(p_key collate "C")::bigint & 4294967295)::oid and l.objsubid = 2
 $body$
 
+-- @ Physical standbys of this primary, and whether their disks hold everything up to p_lsn (null: up to what this primary has flushed). Always a
+-- @ row, whose name is null where there is none. Copies of the WAL that are no server (pg_receivewal, pg_basebackup) are left out; a standby that
+-- @ is away is known by the slot that keeps WAL for it. What the owner may not see (no pg_read_all_stats) comes without a flush position.
+create or replace function homeregion.standbys(p_lsn pg_lsn)
+returns table (lsn text, name text, address text, state text, sync text, flush_lsn text, flushed boolean)
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $body$
+  with asked as (
+    select coalesce(p_lsn, case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_flush_lsn() end) as lsn
+  ), known as (
+    select case when r.application_name is null or r.application_name = '' then format('pid %s', r.pid) else r.application_name end as name,
+           host(r.client_addr) as address, coalesce(r.state, 'unseen') as state, r.sync_state as sync, r.flush_lsn
+    from pg_stat_replication r
+    left join pg_replication_slots s on s.active_pid = r.pid
+    where s.slot_type is distinct from 'logical' and coalesce(r.state, 'unseen') not in ('startup', 'backup')
+      and not (r.application_name in ('pg_receivewal', 'pg_basebackup') and r.replay_lsn is null)
+    union all
+    select s.slot_name::text, null, 'disconnected', null, s.restart_lsn
+    from pg_replication_slots s
+    where s.slot_type = 'physical' and not s.active and not s.temporary and s.restart_lsn is not null
+  )
+  select a.lsn::text, k.name, k.address, k.state, k.sync, k.flush_lsn::text, coalesce(k.state <> 'disconnected' and k.flush_lsn >= a.lsn, false)
+  from asked a left join known k on true
+  order by k.name
+$body$
+
 -- @ Writers of this key must present the current epoch in the setting homeregion.epoch, or need not.
 create or replace function homeregion.require_epoch(p_key text, p_required boolean) returns setof homeregion.state
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
