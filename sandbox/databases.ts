@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { packageFile } from '../src/adapters/files/package-root.ts'
+import { scramVerifier } from '../src/adapters/postgres-region/scram-verifier.ts'
 import { APP_DATABASE, CONTROL_PLANE_DATABASE } from './layout.ts'
-import { scramVerifier } from './scram-verifier.ts'
 
 /** Login roles of a region's database. The names of their secrets are `<region>.<role>`. */
 const REGION_LOGINS = ['app_writer', 'app_relay', 'app_inbox', 'homeregion_operator'] as const

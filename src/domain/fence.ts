@@ -125,3 +125,13 @@ export interface FenceJournal {
   /** The newest note of a fence that can be read: the control plane's where it answers, else this machine's. */
   newestNote(region: string, fence: string): Promise<FenceEntry | null>
 }
+
+/** Where the service reads a secret. Nothing it throws or shows has the secret in it. */
+export interface Sink {
+  /** For messages: `file /run/secrets/app_writer`. */
+  readonly place: string
+  /** Bounded in time. When it throws, the sink may hold either secret. @throws `fence-failed` */
+  deliver(secret: string, about: { readonly region: string; readonly role: string }): Promise<void>
+  /** What stands there now; null where it cannot be read back. @throws `fence-failed` */
+  read(): Promise<string | null>
+}

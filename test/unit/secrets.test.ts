@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { redact } from '../../src/adapters/system/redaction.ts'
@@ -22,6 +23,18 @@ describe('secrets', () => {
     const secrets = createSecrets(path)
     const reference = { command: ['sh', '-c', `echo x >> '${count}'; wc -l < '${count}'`] }
     expect(await secrets.read(reference)).toBe(await secrets.read(reference))
+  })
+
+  test('are read again after they were replaced, and the old one stays redacted', async () => {
+    const folder = temporaryFolder({ secret: 'old-secret' })
+    const secrets = createSecrets(path)
+    const reference = { file: join(folder, 'secret') }
+    await secrets.read(reference)
+    writeFileSync(reference.file, 'new-secret')
+    expect(await secrets.read(reference)).toBe('old-secret')
+    secrets.forget()
+    expect(await secrets.read(reference)).toBe('new-secret')
+    expect(redact('old-secret new-secret')).toBe('[redacted] [redacted]')
   })
 
   test.each([

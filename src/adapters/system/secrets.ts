@@ -8,6 +8,8 @@ import { remember } from './redaction.ts'
 export interface Secrets {
   /** The secret, from now on redacted everywhere. Read once per process. @throws `secret-unavailable`; never with the value in it */
   read(reference: SecretReference): Promise<string>
+  /** Secrets were replaced where they come from: the next read of each asks there again. What was read stays redacted. */
+  forget(): void
 }
 
 export type SecretLimits = { readonly timeoutMs: number; readonly sizeBytes: number }
@@ -28,10 +30,11 @@ export function createSecrets(env: Env, limits: SecretLimits = SECRET_LIMITS): S
         return await reading
       } catch (error) {
         // Not kept: the operator may unlock the vault while a run waits at a gate.
-        known.delete(id)
+        if (known.get(id) === reading) known.delete(id)
         throw error
       }
     },
+    forget: () => known.clear(),
   }
 }
 
