@@ -4,6 +4,7 @@ import { parseKey, showKey } from '../domain/key.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { Plan } from '../domain/plan.ts'
 import { computePlan } from '../domain/planning.ts'
+import type { ControlPlane } from '../domain/ports.ts'
 import type { CliContext } from './context.ts'
 
 /** What `plan` and `transfer` are asked for. */
@@ -36,7 +37,9 @@ export async function requestPlan(context: CliContext, keys: readonly string[], 
     }
     listed.push(...(await readKeysFile(flags.keysFile, { judge })))
   }
-  const plan = computePlan({ pinned, keys: [...typed, ...listed], target: flags.to, records, config })
+  const fencesRegion = pinned.runbook.steps.some(step => step.action?.kind === 'fence-region')
+  const atHome = fencesRegion ? await keysAtHome(controlPlane) : new Map<string, number>()
+  const plan = computePlan({ pinned, keys: [...typed, ...listed], target: flags.to, records, config, atHome })
   if (plan.moves.length > config.policy.maxKeys && flags.confirmCount !== plan.moves.length)
     throw new HomeregionError('limit-exceeded', {
       fact: `the plan moves ${plan.moves.length} keys; policy.maxKeys is ${config.policy.maxKeys}. First of them: ${plan.moves
@@ -47,6 +50,12 @@ export async function requestPlan(context: CliContext, keys: readonly string[], 
       next: `the same command with --confirm-count ${plan.moves.length}, if that is what was meant`,
     })
   return plan
+}
+
+async function keysAtHome(controlPlane: ControlPlane): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>()
+  for (const { homeRegion, keys } of await controlPlane.countOwnership()) counts.set(homeRegion, (counts.get(homeRegion) ?? 0) + keys)
+  return counts
 }
 
 function usage(fact: string, next?: string): HomeregionError {

@@ -26,6 +26,7 @@ export const ERRORS = {
   'check-refused': 'refused',
   'interlock-refused': 'notAllowed',
   'limit-exceeded': 'notAllowed',
+  'fence-too-wide': 'notAllowed',
   'key-busy': 'conflict',
   'run-leased': 'conflict',
   'run-closed': 'conflict',

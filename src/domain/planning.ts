@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { CheckName } from './checks.ts'
 import type { Config } from './config.ts'
 import { HomeregionError } from './errors.ts'
+import { BOUNDARY_FENCE } from './fence.ts'
 import type { InterlockPolicy } from './interlock.ts'
 import { showKey } from './key.ts'
 import type { OwnershipRecord } from './ownership.ts'
@@ -45,11 +46,14 @@ export type PlanInput = {
   readonly target: string
   readonly records: readonly OwnershipRecord[]
   readonly config: Config
+  /** Keys at home in each region, for runbooks that fence a whole one. */
+  readonly atHome: ReadonlyMap<string, number>
 }
 
 /**
  * The plan as a value. Pure.
- * @throws HomeregionError `unknown-region`, `unknown-key`, `key-busy` (the key is not ACTIVE), `same-region` (one key, already there)
+ * @throws HomeregionError `unknown-region`, `unknown-key`, `key-busy` (the key is not ACTIVE), `same-region` (one key, already there),
+ *   `unknown-fence`, `fence-too-wide` (the runbook fences a whole region that would keep keys)
  */
 export function computePlan(input: PlanInput): Plan {
   const { config, keys, target } = input
@@ -90,8 +94,37 @@ export function computePlan(input: PlanInput): Plan {
   const moves: PlannedMove[] = wanted
     .filter(r => r.homeRegion !== target)
     .map(r => ({ key: r.key, source: r.homeRegion, target, epoch: r.epoch, seq: r.seq }))
+  requireRegionLeft(input, moves)
   const dropped = droppedChecks(config)
   return { id: planId(input.pinned, moves, dropped), pinned: input.pinned, moves, alreadyThere, dropped }
+}
+
+/** A fence of the whole region stops every key in it: only a plan that leaves none behind may name one. */
+function requireRegionLeft({ pinned, config, atHome }: PlanInput, moves: readonly PlannedMove[]): void {
+  const fences = pinned.runbook.steps.flatMap(step => (step.action?.kind === 'fence-region' ? step.action.fences : []))
+  if (fences.length === 0) return
+  for (const source of new Set(moves.map(m => m.source))) {
+    const known = [BOUNDARY_FENCE, ...(config.regions.find(r => r.name === source)?.fences ?? []).map(f => f.name)]
+    const strange = fences.find(name => !known.includes(name))
+    if (strange !== undefined)
+      throw new HomeregionError('unknown-fence', {
+        fact: `runbook ${pinned.runbook.name} names the fence ${JSON.stringify(strange)}; ${source} has ${known.join(', ')}`,
+        state: 'Nothing was changed.',
+        next: 'homeregion config show',
+      })
+    const staying = (atHome.get(source) ?? 0) - moves.filter(m => m.source === source).length
+    const unregistered = config.ownership.defaultHome === source
+    if (staying <= 0 && !unregistered) continue
+    throw new HomeregionError(
+      'fence-too-wide',
+      {
+        fact: `runbook ${pinned.runbook.name} fences ${source} as a whole (${fences.join(', ')}), and ${unregistered ? 'keys that nobody registered are at home there' : `${count(staying, 'other key stays', 'other keys stay')} there`}`,
+        state: 'Nothing was changed.',
+        next: unregistered ? 'name another ownership.defaultHome first' : `homeregion key list --home ${source}, and move all of them`,
+      },
+      { fields: { region: source, staying } },
+    )
+  }
 }
 
 /** Hash over what the plan would do; the epochs are in it, so a plan is stale as soon as one key has moved. */

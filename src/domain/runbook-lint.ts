@@ -81,6 +81,20 @@ const RULES = {
             `add ${check} to the gate of a step after the fence and before activate`,
           ),
         ),
+  // Sooner it would hold back the barrier on its way, and stop keys that are still served.
+  'region-fence-after-catch-up': ({ steps }, at) =>
+    steps.flatMap((step, i) =>
+      step.action?.kind !== 'fence-region' || (at.fence >= 0 && passed('barrier-applied', steps.slice(at.fence + 1, i)))
+        ? []
+        : [
+            finding(
+              i,
+              'action',
+              'a fence of the whole region before the target has caught up',
+              'move it behind the step whose gate has barrier-applied',
+            ),
+          ],
+    ),
   'no-human-while-writes-stop': ({ steps }, at) =>
     steps.flatMap((step, i) => {
       const hint = 'move it before the drain: the key takes no writes while somebody thinks'

@@ -24,6 +24,11 @@ const command = z
   .register(z.globalRegistry, { description: 'argv, never a shell string; the values of the run arrive as HOMEREGION_* variables.' })
 
 const ACTION_SHAPE = {
+  fence: z.optional(
+    z
+      .strictObject({ region: z.array(identifier).check(z.minLength(1, 'needs at least one fence'), z.maxLength(20)) })
+      .register(z.globalRegistry, { description: 'Fences of the whole source region, by their names in the configuration.' }),
+  ),
   exec: z.optional(command),
   notify: z.optional(command),
   http: z.optional(
@@ -138,6 +143,7 @@ function toAction(written: z.output<typeof action>): ActionUse {
     const { method, url, timeout, expectStatus } = written.http
     return { kind: 'http', method, url, timeoutMs: milliseconds(timeout), expectStatus }
   }
+  if (written.fence !== undefined) return { kind: 'fence-region', fences: written.fence.region }
   if (written.sql !== undefined) return { kind: 'sql', ...written.sql }
   return { kind: 'pause', forMs: milliseconds(written.pause ?? '') }
 }

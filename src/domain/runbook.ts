@@ -13,6 +13,8 @@ export type ActionUse =
   | { readonly kind: 'drain' }
   | { readonly kind: 'fence' }
   | { readonly kind: 'activate' }
+  /** Fences of the whole source region, by name; applied once, when no other key is at home there any more. */
+  | { readonly kind: 'fence-region'; readonly fences: readonly string[] }
   /** argv, never a shell string; values of the run arrive as HOMEREGION_* environment variables. */
   | { readonly kind: 'exec'; readonly command: readonly string[]; readonly timeoutMs: number }
   | { readonly kind: 'notify'; readonly command: readonly string[]; readonly timeoutMs: number }

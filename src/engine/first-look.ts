@@ -11,6 +11,7 @@ export async function firstLook(engine: Engine, plan: Plan): Promise<readonly Ev
     move: plan.moves[0] ?? null,
     barrierEventId: null,
     startedMonotonicMs: engine.clock.monotonicMs(),
+    standing: [],
     memory: new Map<string, unknown>(),
   }
   const dropped = new Set(plan.dropped.map(d => d.check))

@@ -322,7 +322,7 @@ function report(engine: Engine, move: PlannedMove, end: KeyEnd): void {
 }
 
 function subjectOf(engine: Engine, moves: readonly PlannedMove[]): CheckSubject {
-  return { moves, move: null, barrierEventId: null, startedMonotonicMs: engine.clock.monotonicMs(), memory: new Map() }
+  return { moves, move: null, barrierEventId: null, startedMonotonicMs: engine.clock.monotonicMs(), standing: [], memory: new Map() }
 }
 
 /** The plan that a run pinned. */

@@ -3,6 +3,7 @@ import type { Attempt, AttemptEnd, OwnershipChange } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
 import type { PlannedMove } from '../domain/plan.ts'
 import type { ActionKind, Step } from '../domain/runbook.ts'
+import { findStanding } from './actions/fence-region.ts'
 import { actionOf } from './actions/table.ts'
 import type { CheckSubject, Engine } from './context.ts'
 import { createKeyMove, isMoved, type KeyMove, refresh, take } from './key-move.ts'
@@ -31,6 +32,7 @@ export async function settleKey(
   await engine.region(move.source).claim(move.key, owner, token)
   if (!engine.policy.shared) await engine.region(move.target).claim(move.key, owner, token)
   await engine.fault('settle:claimed')
+  await findStanding(key)
   // Read only now: what the former operator had under way either landed before the claims, or never will.
   await refresh(key)
   const attempts = (await engine.controlPlane.attempts(journal.runId)).filter(a => a.key === move.key)

@@ -4,6 +4,7 @@ import type { OwnershipChange } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
 import { type OwnershipRecord, resumeTransition } from '../domain/ownership.ts'
 import { announceOwner } from './actions/activate.ts'
+import { liftRegionFences } from './actions/fence-region.ts'
 import { isContradiction, requireTargetClosed } from './contradiction.ts'
 import { isMoved, type KeyMove, refresh, take } from './key-move.ts'
 
@@ -58,6 +59,8 @@ async function tryUndo(key: KeyMove): Promise<boolean> {
   // Dying after the last one: the record says the source may write, its boundary still refuses. `abort` again opens it.
   for (const transition of wayBack(key.record, row))
     take(key, await journal.commit('undo', { ownership: [{ transition, expected: key.record }] }))
+  await liftRegionFences(key)
+  await engine.fault('undo:lifted')
   await source.open(move.key, key.record.epoch, journal.lease().token)
   await engine.fault('undo:opened')
   await proveOpen(key)

@@ -2,6 +2,7 @@ import type { Evidence } from '../domain/evidence.ts'
 import { showKey } from '../domain/key.ts'
 import type { PlannedMove } from '../domain/plan.ts'
 import type { CheckUse, Step } from '../domain/runbook.ts'
+import { raiseAlarm } from './alarm.ts'
 import { observe } from './checks/observe.ts'
 import { OWN_PROBES } from './checks/watch.ts'
 import type { CheckSubject, Engine } from './context.ts'
@@ -35,7 +36,7 @@ export async function watch(
       engine.operator.report({ type: 'watching', step, evidence, leftMs: Math.max(0, leftMs) })
       if (evidence.some(e => e.verdict === 'fail')) {
         journal.buffer({ evidence })
-        return alarm(first, evidence)
+        return await alarm(engine, journal.runId, first, evidence)
       }
       if (engine.operator.interrupted()) {
         journal.buffer({ evidence })
@@ -55,7 +56,7 @@ export async function watch(
     }
     journal.buffer({ evidence })
     // What could not be seen at the end was not watched.
-    if (evidence.some(e => e.verdict !== 'pass')) return alarm(first, evidence)
+    if (evidence.some(e => e.verdict !== 'pass')) return await alarm(engine, journal.runId, first, evidence)
     engine.operator.report({ type: 'step-passed', step, key: null, evidence, tookMs: engine.clock.monotonicMs() - started })
   }
   return null
@@ -96,14 +97,21 @@ async function look(
   return evidence
 }
 
-function alarm(move: PlannedMove, evidence: readonly Evidence[]): { move: PlannedMove; end: KeyEnd } {
+async function alarm(
+  engine: Engine,
+  runId: string,
+  move: PlannedMove,
+  evidence: readonly Evidence[],
+): Promise<{ move: PlannedMove; end: KeyEnd }> {
   const key = evidence.find(e => e.key !== null)?.key ?? move.key
+  const fact = `after activation: ${describeEvidence(evidence)}`
+  await raiseAlarm(engine, runId, { ...move, key }, fact)
   return {
     move,
     end: {
       outcome: 'moved',
       exit: 'needsHuman',
-      fact: `after activation: ${describeEvidence(evidence)}`,
+      fact,
       state: `${showKey(key)} is ${move.target}'s; that ${move.source} still refuses it was not confirmed.`,
       next: 'homeregion doctor',
     },

@@ -74,6 +74,7 @@ export function createFakeEngine(
       callTimeoutMs: 1000,
       shared: false,
       inboxGroup: r => r,
+      alarm: null,
     },
     operator: {
       report: event => void events.push(event),

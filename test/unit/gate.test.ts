@@ -8,7 +8,7 @@ const move = { key: 'tenant-42', source: 'a', target: 'b', epoch: 17, seq: 1 }
 const drainAndPublish = [step('drain', ['writes-in-flight']), step('publish', ['outbox-published'])]
 
 function subject() {
-  return { moves: [move], move, barrierEventId: 'barrier-1', startedMonotonicMs: 0, memory: new Map<string, unknown>() }
+  return { moves: [move], move, barrierEventId: 'barrier-1', startedMonotonicMs: 0, standing: [], memory: new Map<string, unknown>() }
 }
 
 function scripted(script: Script, calls: string[] = []) {

@@ -3,12 +3,17 @@ import type { Config } from '../../src/domain/config.ts'
 import type { OwnershipRecord } from '../../src/domain/ownership.ts'
 import { computePlan, droppedChecks, interlockPolicy } from '../../src/domain/planning.ts'
 import type { PinnedRunbook } from '../../src/domain/runbook.ts'
+import { step } from './runbook-sample.ts'
 
 const config = {
   topology: 'independent',
   transport: { relay: 'polling', mirror: 'none' },
   idempotency: { schema: 'public', table: 'idempotency', key: 'tenant_id', id: 'id' },
-  regions: [{ name: 'region-a' }, { name: 'region-b' }],
+  regions: [
+    { name: 'region-a', fences: [] },
+    { name: 'region-b', fences: [] },
+  ],
+  ownership: { topic: 'ownership', defaultHome: null },
   policy: { maxKeys: 100, evidenceMaxAgeMs: 5000, runLeaseMs: 15_000, callTimeoutMs: 5000 },
 } as unknown as Config
 
@@ -35,7 +40,7 @@ function record(key: string, change: Partial<OwnershipRecord> = {}): OwnershipRe
 }
 
 function plan(keys: readonly string[], records: readonly OwnershipRecord[], target = 'region-b') {
-  return computePlan({ pinned, keys, target, records, config })
+  return computePlan({ pinned, keys, target, records, config, atHome: new Map() })
 }
 
 describe('a plan', () => {
@@ -53,7 +58,14 @@ describe('a plan', () => {
     expect(plan(['a'], [record('a', { epoch: 18 })]).id).not.toBe(id)
     expect(plan(['a', 'b'], [record('a'), record('b')]).id).not.toBe(id)
     expect(
-      computePlan({ pinned: { ...pinned, sha256: 'other' }, keys: ['a'], target: 'region-b', records: [record('a')], config }).id,
+      computePlan({
+        pinned: { ...pinned, sha256: 'other' },
+        keys: ['a'],
+        target: 'region-b',
+        records: [record('a')],
+        config,
+        atHome: new Map(),
+      }).id,
     ).not.toBe(id)
   })
 
@@ -84,5 +96,41 @@ describe('checks that leave nothing to observe', () => {
 
   test('carry their reason into the plan', () => {
     expect(plan(['a'], [record('a')]).dropped[0]?.reason).toContain('barrier-applied proves the arrival')
+  })
+})
+
+describe('a plan that fences a whole region', () => {
+  const fencing = {
+    ...pinned,
+    runbook: {
+      ...pinned.runbook,
+      steps: [...pinned.runbook.steps, step('seal', { action: { kind: 'fence-region', fences: ['boundary'] } })],
+    },
+  }
+  const fencePlan = (atHome: number, change: Partial<Config> = {}, book = fencing) =>
+    computePlan({
+      pinned: book,
+      keys: ['a'],
+      target: 'region-b',
+      records: [record('a')],
+      config: { ...config, ...change },
+      atHome: new Map([['region-a', atHome]]),
+    })
+
+  test('is refused while a key stays behind, and accepted when none does', () => {
+    expect(fencePlan(1).moves).toHaveLength(1)
+    expect(() => fencePlan(3)).toThrow(expect.objectContaining({ code: 'fence-too-wide', fields: { region: 'region-a', staying: 2 } }))
+  })
+
+  test('is refused where keys that nobody registered are at home', () => {
+    expect(() => fencePlan(1, { ownership: { topic: 't', defaultHome: 'region-a' } })).toThrow(/nobody registered/)
+  })
+
+  test('is refused with the fences there are, when it names another', () => {
+    const strange = {
+      ...fencing,
+      runbook: { ...fencing.runbook, steps: [step('seal', { action: { kind: 'fence-region', fences: ['moat'] } })] },
+    }
+    expect(() => fencePlan(1, {}, strange)).toThrow(/"moat"; region-a has boundary/)
   })
 })

@@ -14,7 +14,7 @@ function watching(ends: readonly (readonly PartitionEnd[])[], unpublished = 0) {
     ...createFakeEngine([createScriptedRegion('a', { unpublished: () => unpublished }, [])], {}, clock),
     stream: () => stream,
   }
-  const subject = { moves: [move], move, barrierEventId: null, startedMonotonicMs: 0, memory: new Map<string, unknown>() }
+  const subject = { moves: [move], move, barrierEventId: null, startedMonotonicMs: 0, standing: [], memory: new Map<string, unknown>() }
   return { clock, see: async () => await replicationBehind(engine, subject, use) }
 }
 

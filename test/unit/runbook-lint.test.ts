@@ -9,6 +9,7 @@ const without = (found: Step, name: CheckName): Step => ({ ...found, gate: found
 const sql = (region: 'source' | 'target', statement = 'select 1'): Step =>
   step('sql', { action: { kind: 'sql', region, statement, parameters: [] } })
 const pause: Step = step('pause', { action: { kind: 'pause', forMs: 1_000 } })
+const region: Step = step('region', { action: { kind: 'fence-region', fences: ['kafka'] } })
 const exec = (timeoutMs: number): Step => step('exec', { action: { kind: 'exec', command: ['true'], timeoutMs } })
 
 test('the shortest good runbook is accepted', () => {
@@ -63,6 +64,8 @@ const BREAKS: readonly [LintRule, string, Runbook][] = [
     changed('activate', found => [step('look', { watch: ['fence-holds'], forMs: 1_000 }), found]),
   ],
   ['no-sql-at-the-fenced-source', 'sql at the source after the fence', changed('activate', found => [sql('source'), found])],
+  ['region-fence-after-catch-up', 'a fence of the region beside the key’s', changed('catch-up', found => [region, found])],
+  ['region-fence-after-catch-up', 'a fence of the region before the drain', changed('drain', found => [region, found])],
   ['check-can-pass', 'fence-holds before the fence', changed('drain', found => [step('early', { gate: ['fence-holds'] }), found])],
   ['check-can-pass', 'the barrier before the fence', changed('drain', found => [step('early', { gate: ['barrier-applied'] }), found])],
   [
@@ -89,6 +92,11 @@ describe('each rule has a runbook that breaks only it', () => {
   test('no rule is without one', () => {
     expect(new Set(BREAKS.map(([rule]) => rule))).toEqual(new Set(LINT_RULES))
   })
+})
+
+test('a region may be fenced as a whole when the target has caught up, before or after the activation', () => {
+  expect(lintRunbook(changed('activate', found => [region, found]))).toEqual([])
+  expect(lintRunbook(runbook([...STEPS, region]))).toEqual([])
 })
 
 describe('what authors may do', () => {

@@ -47,6 +47,8 @@ export function actionText(action: ActionUse): string {
     case 'fence':
     case 'activate':
       return action.kind
+    case 'fence-region':
+      return `fence the whole source region: ${action.fences.join(', ')}`
     case 'exec':
     case 'notify':
       return `${action.kind} ${action.command.map(word => JSON.stringify(word)).join(' ')} (timeout ${showDuration(action.timeoutMs)})`

@@ -6,9 +6,20 @@ import { activate } from './activate.ts'
 import { exec, http, notify, pause, sql } from './author.ts'
 import { drain } from './drain.ts'
 import { fence } from './fence.ts'
+import { fenceRegion } from './fence-region.ts'
 
 /** One entry an action kind; a kind without one does not compile. */
-const ACTIONS: { readonly [K in ActionKind]: Action<K> } = { drain, fence, activate, exec, http, notify, sql, pause }
+const ACTIONS: { readonly [K in ActionKind]: Action<K> } = {
+  drain,
+  fence,
+  activate,
+  'fence-region': fenceRegion,
+  exec,
+  http,
+  notify,
+  sql,
+  pause,
+}
 
 export async function applyAction(key: KeyMove, step: Step): Promise<void> {
   const use = step.action
@@ -20,6 +31,8 @@ export async function applyAction(key: KeyMove, step: Step): Promise<void> {
       return await ACTIONS.fence.apply(key, step, use)
     case 'activate':
       return await ACTIONS.activate.apply(key, step, use)
+    case 'fence-region':
+      return await ACTIONS['fence-region'].apply(key, step, use)
     case 'exec':
       return await ACTIONS.exec.apply(key, step, use)
     case 'notify':

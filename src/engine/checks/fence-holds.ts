@@ -1,5 +1,7 @@
+import type { ProbeResult } from '../../domain/boundary.ts'
 import { fail, pass, unknown } from '../../domain/evidence.ts'
 import { type CheckHandler, keyOf } from '../context.ts'
+import { standingFences } from './standing-fences.ts'
 
 /**
  * The proof of the fence: as every declared writer, at both isolation levels, a real write is refused with our SQLSTATE; the boundary
@@ -10,13 +12,14 @@ export const fenceHolds: CheckHandler = async (engine, subject) => {
   const { move } = keyOf(subject)
   const source = engine.region(move.source)
   const barrier = subject.barrierEventId
-  const [row, facts, committed, repeatable, before] = await Promise.all([
+  const [row, facts, committed, repeatable, before, standing] = await Promise.all([
     source.read(move.key),
     // A probe meets one trigger of a table; the catalogue says whether all of them still stand.
     source.facts(),
     source.probeWrites(move.key, move.epoch, 'read committed'),
     source.probeWrites(move.key, move.epoch, 'repeatable read'),
     barrier === null ? null : source.position(move.key, barrier),
+    standingFences(engine, subject, move.source),
   ])
   const observer = `${move.source} database, as its writers`
   const required = 'every write refused by the boundary, position unmoved'
@@ -25,11 +28,14 @@ export const fenceHolds: CheckHandler = async (engine, subject) => {
   const admitted = probes.filter(p => p.outcome === 'admitted')
   if (admitted.length > 0)
     return fail(observer, required, `ADMITTED: ${admitted.map(p => `${p.writer} wrote ${p.table} (${p.isolation})`).join('; ')}`, seen)
+  if (standing.problems.length > 0) return fail(observer, required, standing.problems.join('; '), seen)
   if (facts.guardProblems.length > 0) return fail(observer, required, `the guard does not stand: ${facts.guardProblems.join('; ')}`, seen)
   if (row === null) return unknown(observer, required, 'the boundary does not know the key', seen)
   if (row.writable) return fail(observer, required, `the boundary lists the key as writable (${row.state}, epoch ${row.epoch})`, seen)
-  const unseen = probes.filter(p => p.outcome === 'unknown' || !(p.sqlstate ?? '').startsWith('HR'))
+  // A write that another proven fence refuses first does not reach the boundary.
+  const unseen = probes.filter(p => !standing.refusals.includes(p.sqlstate ?? '') && !refusedByBoundary(p))
   if (probes.length === 0) return unknown(observer, required, 'no writer is declared: nothing was probed', seen)
+  if (standing.unseen.length > 0) return unknown(observer, required, standing.unseen.join('; '), seen)
   if (unseen.length > 0) return unknown(observer, required, unseen.map(p => `${p.writer} on ${p.table}: ${p.message}`).join('; '), seen)
   if (barrier !== null && row.homeRegion === move.source && row.state === 'FENCED') {
     const first = subject.memory.get('position') ?? JSON.stringify(before?.versions)
@@ -39,7 +45,11 @@ export const fenceHolds: CheckHandler = async (engine, subject) => {
   return pass(
     observer,
     required,
-    `${probes.length} of ${probes.length} writes refused (${seen.sqlstates.join(', ')}), ${row.state} at epoch ${row.epoch}`,
-    facts,
+    `${probes.length} of ${probes.length} writes refused (${seen.sqlstates.join(', ')}), ${row.state} at epoch ${row.epoch}${standing.names.map(name => `, fence ${name} proved`).join('')}`,
+    seen,
   )
+}
+
+function refusedByBoundary({ outcome, sqlstate }: ProbeResult): boolean {
+  return outcome === 'refused' && (sqlstate ?? '').startsWith('HR')
 }
