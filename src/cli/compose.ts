@@ -43,7 +43,7 @@ export function compose(config: Config, env: Env): World {
   const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane)
   const fault = createFaultPoint(env['HOMEREGION_FAULT'])
   const fences = once(name =>
-    composeFences(named(name), { config, secrets, journal: fenceJournal, hooks: createHooks(env), fault, by: holder.user }),
+    composeFences(named(name), { config, secrets, journal: fenceJournal, hooks: createHooks(env), fault, holder }),
   )
   const engine = (operator: Operator): Engine => ({
     controlPlane,

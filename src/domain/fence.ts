@@ -109,21 +109,23 @@ export type FenceEntry = {
 /** `recordedAt`: when it reached the control plane, by the control plane's clock. */
 export type LoggedFence = FenceEntry & { readonly recordedAt: string; readonly recordedBy: string }
 
-/** The fence log as this machine keeps it. */
+/** The fence log: this machine's file first, so that a fence can be applied while the control plane is down. */
 export interface FenceJournal {
   /** Where it stands on this machine. */
   readonly file: string
+  /** Flushed to this machine's disk when it returns. @throws `fence-failed` when it could not be */
+  keep(entries: readonly FenceEntry[]): Promise<void>
   /**
-   * Flushed to this machine's disk when it returns, and handed to the control plane; false: that one did not answer, and the entries stand here
-   * only. @throws `fence-failed` when this machine could not keep them
+   * Hands over what stands on this machine only. Returns how many entries that were; null: the control plane did not answer. It is not waited for
+   * a second time by one process unless `again`.
    */
-  record(entries: readonly FenceEntry[]): Promise<boolean>
-  /** Hands over what stands here only, and returns how many entries that were; null: the control plane did not answer. */
-  reconcile(): Promise<number | null>
+  handOver(again?: boolean): Promise<number | null>
   /** Entries of this machine that the control plane has not confirmed. */
   pending(): Promise<readonly FenceEntry[]>
   /** The newest note of a fence that can be read: the control plane's where it answers, else this machine's. */
   newestNote(region: string, fence: string): Promise<FenceEntry | null>
+  /** The newest entry of each fence, notes aside, and whose view that is. */
+  told(): Promise<{ readonly entries: readonly FenceEntry[]; readonly from: 'control plane' | 'this machine' }>
 }
 
 /** Where the service reads a secret. Nothing it throws or shows has the secret in it. */

@@ -3,7 +3,17 @@
  * configured call timeout, and throws `HomeregionError`: `*-unreachable` when the call surely had no effect, `outcome-unknown`
  * when a write may have happened. Nothing here takes or returns a secret.
  */
-import type { AuditFinding, BoundaryRow, Digest, EndpointProbe, InFlightWrite, Position, ProbeResult, Rejections, StandbyReport } from './boundary.ts'
+import type {
+  AuditFinding,
+  BoundaryRow,
+  Digest,
+  EndpointProbe,
+  InFlightWrite,
+  Position,
+  ProbeResult,
+  Rejections,
+  StandbyReport,
+} from './boundary.ts'
 import type { Evidence, Json } from './evidence.ts'
 import type { FenceEntry, FenceEvent, LoggedFence } from './fence.ts'
 import type { Attempt, AuditEntry, Holder, JournalChange, Run, RunLease, RunState } from './journal.ts'
@@ -87,6 +97,9 @@ export type RegionFacts = {
   readonly guardProblems: readonly string[]
   /** Privileges the operator login lacks. */
   readonly missingPrivileges: readonly string[]
+  /** ISO 8601: since when the region's boundary is closed for all keys at once, null while it is not; and why. */
+  readonly fencedSince: string | null
+  readonly fencedReason: string | null
 }
 
 export type Backlog = {
@@ -104,6 +117,8 @@ export interface RegionDatabase {
   warm(): Promise<void>
   facts(): Promise<RegionFacts>
   read(key: string): Promise<BoundaryRow | null>
+  /** Keys that may be written here, or could be if no fence of the whole region stood, ordered by key; `after` pages. */
+  homeKeys(page: { after: string | null; limit: number }): Promise<readonly BoundaryRow[]>
   /** Raises the key's token so that anything a superseded operator still sends is refused; returns the row. Creates the row (not writable) for a key the region never saw. */
   claim(key: string, owner: { homeRegion: string; epoch: number }, token: number): Promise<BoundaryRow>
   /** ACTIVE -> DRAINING at `epoch`: from its commit on no new write is admitted. Idempotent. @throws `epoch-moved`, `superseded` */

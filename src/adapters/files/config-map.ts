@@ -47,11 +47,22 @@ export function toConfig(file: ConfigFile, folder: string): Config {
       evidenceMaxAgeMs: milliseconds(file.policy.evidenceMaxAge),
       runLeaseMs: milliseconds(file.policy.runLease),
       callTimeoutMs: milliseconds(file.policy.callTimeout),
+      loss: file.policy.loss.map(({ keys, rpo }) => ({ keys, rpo: toRpo(rpo) })),
+      darkAfterMs: milliseconds(file.policy.darkAfter),
+      approvals: file.policy.approvals,
+      ackTokenMs: milliseconds(file.policy.ackToken),
+      coolDownMs: milliseconds(file.policy.coolDown),
+      automatic:
+        file.policy.automatic === undefined
+          ? null
+          : { coolDownMs: milliseconds(file.policy.automatic.coolDown), maxLossMs: milliseconds(file.policy.automatic.maxLoss) },
     },
+    agent: { listen: file.agent.listen, observeEveryMs: milliseconds(file.agent.observeEvery) },
+    reapply: file.reapply === undefined ? null : { command: file.reapply.command, timeoutMs: milliseconds(file.reapply.timeout) },
   }
 }
 
-function toRegion(name: string, { database, kafka, fences, acceptedWriters }: FileRegion, folder: string): RegionConfig {
+function toRegion(name: string, { database, kafka, fences, lease, acceptedWriters }: FileRegion, folder: string): RegionConfig {
   const login = ({ url, password }: FileLogin): DatabaseLogin => ({ url, password: secret(password, folder) })
   return {
     name,
@@ -63,6 +74,10 @@ function toRegion(name: string, { database, kafka, fences, acceptedWriters }: Fi
       endpoints: database.endpoints.map(endpoint => ({ ...endpoint, database: endpoint.database ?? null })),
     },
     fences: fences.map(fence => toFence(fence, kafka.outboxTopic, folder)),
+    lease:
+      lease === undefined
+        ? null
+        : { durationMs: milliseconds(lease.duration), marginMs: milliseconds(lease.margin), onAgentOutage: lease.onAgentOutage },
     kafka: {
       brokers: kafka.brokers,
       ssl: kafka.ssl,
@@ -72,6 +87,10 @@ function toRegion(name: string, { database, kafka, fences, acceptedWriters }: Fi
     },
     acceptedWriters,
   }
+}
+
+function toRpo(written: string): Rpo {
+  return written === 'never' || written === 'any' ? written : { atMostMs: milliseconds(written) }
 }
 
 type FileFence = FileRegion['fences'][number]

@@ -10,7 +10,7 @@ const LONGEST_CALL_MS = 60_000
 
 /** What a schema cannot say: rules between values, and inside a URL. */
 export function configProblems(file: ConfigFile): SchemaProblem[] {
-  return [...urls(file), ...regions(file), ...fences(file), ...tables(file), ...policy(file)]
+  return [...urls(file), ...regions(file), ...leases(file), ...fences(file), ...tables(file), ...policy(file)]
 }
 
 type Path = readonly PropertyKey[]
@@ -133,6 +133,15 @@ function sameDatabase(file: ConfigFile): SchemaProblem[] {
   })
 }
 
+/** A lease shorter than its margin is over before it begins. */
+function leases(file: ConfigFile): SchemaProblem[] {
+  return Object.entries(file.regions).flatMap(([name, { lease }]) =>
+    lease === undefined || (parseDuration(lease.duration) ?? 0) > (parseDuration(lease.margin) ?? 0)
+      ? []
+      : [problem(['regions', name, 'lease', 'duration'], 'must be longer than the margin')],
+  )
+}
+
 /** A fence is named in commands, runbooks and records, and a role whose secret is rotated has to be one that writes. */
 function fences(file: ConfigFile): SchemaProblem[] {
   return Object.entries(file.regions).flatMap(([name, region]) => {
@@ -179,6 +188,9 @@ function policy(file: ConfigFile): SchemaProblem[] {
   )
   if (ms('callTimeout') > LONGEST_CALL_MS) problems.push(problem(['policy', 'callTimeout'], `must be at most ${LONGEST_CALL_MS / 1000}s`))
   // A run that waits for one call longer than its lease lives would find itself superseded by its own slowness.
+  const { approvers, needed } = file.policy.approvals
+  if (approvers.length > 0 && approvers.length < needed)
+    problems.push(problem(['policy', 'approvals', 'needed'], `asks for ${needed} approvals, ${approvers.length} may give one`))
   if (ms('runLease') <= ms('callTimeout')) problems.push(problem(['policy', 'runLease'], 'must be longer than policy.callTimeout'))
   return problems
 }

@@ -131,6 +131,13 @@ const region = z.strictObject({
     inboxGroup: name,
   }),
   fences: z._default(z.array(fence), []),
+  lease: z.optional(
+    z.strictObject({
+      duration: z._default(duration, '30s'),
+      margin: z._default(duration, '2s'),
+      onAgentOutage: z.enum(['stop', 'keep']),
+    }),
+  ),
   acceptedWriters: z._default(
     z.array(z.strictObject({ kind: name, subject: name, reason: text })).register(z.globalRegistry, {
       description: 'Ways around the fence that are known and accepted, each with its reason.',
@@ -198,9 +205,39 @@ export const configSchema = z.strictObject({
       evidenceMaxAge: z._default(duration, '5s'),
       runLease: z._default(duration, '15s'),
       callTimeout: z._default(duration, '5s'),
+      /** The first pattern that matches a key decides; a key that matches none may lose nothing. */
+      loss: z._default(
+        z.array(
+          z.strictObject({
+            keys: name,
+            rpo: z.union([z.enum(['never', 'any']), duration]),
+          }),
+        ),
+        [],
+      ),
+      darkAfter: z._default(duration, '10s'),
+      approvals: z.prefault(
+        z.strictObject({
+          approvers: z._default(z.array(name), []),
+          needed: z._default(count(20), 1),
+          aboveKeys: z._default(count(1_000_000), 100),
+        }),
+        {},
+      ),
+      ackToken: z._default(duration, '10m'),
+      coolDown: z._default(duration, '10m'),
+      automatic: z.optional(z.strictObject({ coolDown: z._default(duration, '1h'), maxLoss: duration })),
     }),
     {},
   ),
+  agent: z.prefault(
+    z.strictObject({
+      listen: z._default(z.string().check(z.regex(/^(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/, 'must be host:port')), '127.0.0.1:9464'),
+      observeEvery: z._default(duration, '1s'),
+    }),
+    {},
+  ),
+  reapply: z.optional(z.strictObject({ command: argv, timeout: z._default(duration, '30s') })),
 })
 
 export type ConfigFile = z.output<typeof configSchema>

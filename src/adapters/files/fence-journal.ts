@@ -1,7 +1,6 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
-import type { Json } from '../../domain/evidence.ts'
 import { FENCE_EVENTS, FENCE_KINDS, type FenceEntry, type FenceJournal } from '../../domain/fence.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import { createAppendOnlyFile } from './append-only-file.ts'
@@ -17,73 +16,74 @@ const entryLine = z.object({
 })
 const handedOverLine = z.object({ handedOver: z.array(z.string()) })
 
-type Log = Pick<ControlPlane, 'logFence' | 'fenceLog'>
+type Log = Pick<ControlPlane, 'logFence' | 'fenceLog' | 'fencesTold'>
 
-/**
- * The fence log of one service on this machine, and its way into the control plane. This machine comes first, so that a fence can be applied
- * while the control plane is down; `handedOver` lines say what need not be sent again.
- */
+/** The fence log of one service on this machine, and its way into the control plane. `handedOver` lines say what need not be sent again. */
 export function createFenceJournal(folder: string, service: string, controlPlane: Log): FenceJournal {
   const file = createAppendOnlyFile(join(folder, `${encodeURIComponent(service)}.fences.jsonl`))
   // A control plane that did not answer once is not waited for again by every entry of one command: an emergency has no time for it.
   let silent = false
+  let turn: Promise<unknown> = Promise.resolve()
 
-  const entries = async () => {
+  const entries = async (): Promise<{ readonly all: readonly FenceEntry[]; readonly pending: readonly FenceEntry[] }> => {
     const lines = await keeping(file.path, () => file.read())
-    return lines.flatMap(line => {
-      const parsed = entryLine.safeParse(line)
-      return parsed.success ? [parsed.data.entry as FenceEntry] : []
-    })
-  }
-
-  const pending = async () => {
-    const lines = await keeping(file.path, () => file.read())
+    const all: FenceEntry[] = lines.flatMap(line => entryLine.safeParse(line).data?.entry ?? [])
     const handedOver = new Set(lines.flatMap(line => handedOverLine.safeParse(line).data?.handedOver ?? []))
-    return (await entries()).filter(entry => !handedOver.has(entry.id))
+    return { all, pending: all.filter(entry => !handedOver.has(entry.id)) }
   }
 
-  /** If the process dies before `handedOver` is written they are sent again, and the control plane leaves them as they are. */
-  const handOver = async (waiting: readonly FenceEntry[]): Promise<boolean> => {
+  /** What the control plane answers, or null when it does not. */
+  const asked = async <T>(ask: () => Promise<T>): Promise<T | null> => {
+    if (silent) return null
     try {
-      for (let i = 0; i < waiting.length; i += CHUNK) {
-        const chunk = waiting.slice(i, i + CHUNK)
-        await controlPlane.logFence(chunk)
-        await file.append([{ handedOver: chunk.map(entry => entry.id) }])
-      }
-      return true
+      return await ask()
     } catch (error) {
       if (!isHomeregionError(error)) throw error
       silent = true
-      return false
+      return null
     }
   }
 
-  return {
+  /** If the process dies before `handedOver` is written they are sent again, and the control plane leaves them as they are. */
+  const push = async (): Promise<number | null> => {
+    const { pending } = await entries()
+    for (let i = 0; i < pending.length; i += CHUNK) {
+      const chunk = pending.slice(i, i + CHUNK)
+      if ((await asked(async () => (await controlPlane.logFence(chunk), true))) === null) return null
+      await keeping(file.path, () => file.append([{ handedOver: chunk.map(entry => entry.id) }]))
+    }
+    return pending.length
+  }
+
+  const journal: FenceJournal = {
     file: file.path,
-    record: async added => {
-      await keeping(file.path, () => file.append(added.map(entry => ({ entry }) as unknown as Json)))
-      return silent ? false : await handOver(await pending())
+    keep: async added => {
+      const lines = added.map(entry => ({ entry }))
+      await keeping(file.path, () => file.append(lines))
     },
-    reconcile: async () => {
-      silent = false
-      const waiting = await pending()
-      return waiting.length === 0 || (await handOver(waiting)) ? waiting.length : null
+    handOver: async (again = false) => {
+      if (again) silent = false
+      const mine = turn.then(push, push)
+      turn = mine.catch(() => undefined)
+      return await mine
     },
-    pending,
+    pending: async () => (await entries()).pending,
     newestNote: async (region, fence) => {
-      const here = (await entries()).filter(e => e.event === 'noted' && e.region === region && e.fence === fence).at(-1) ?? null
-      if (silent) return here
-      if (!(await handOver(await pending()))) return here
-      try {
-        const [told] = await controlPlane.fenceLog({ region, fence, events: ['noted'], limit: 1 })
-        return told ?? here
-      } catch (error) {
-        if (!isHomeregionError(error)) throw error
-        silent = true
-        return here
-      }
+      // Handed over first: the order in which notes reach the control plane is the order that counts.
+      const handed = await journal.handOver()
+      const told = handed === null ? null : await asked(() => controlPlane.fenceLog({ region, fence, events: ['noted'], limit: 1 }))
+      if (told !== null) return told[0] ?? null
+      return (await entries()).all.filter(e => e.event === 'noted' && e.region === region && e.fence === fence).at(-1) ?? null
+    },
+    told: async () => {
+      const handed = await journal.handOver()
+      const told = handed === null ? null : await asked(() => controlPlane.fencesTold())
+      if (told !== null) return { entries: told, from: 'control plane' }
+      const newest = new Map((await entries()).all.filter(e => e.event !== 'noted').map(e => [`${e.region} ${e.fence}`, e]))
+      return { entries: [...newest.values()], from: 'this machine' }
     },
   }
+  return journal
 }
 
 async function keeping<T>(path: string, work: () => Promise<T>): Promise<T> {

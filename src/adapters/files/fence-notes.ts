@@ -1,8 +1,5 @@
-import { randomUUID } from 'node:crypto'
-import { hostname } from 'node:os'
 import { z } from 'zod'
-import type { Json } from '../../domain/evidence.ts'
-import type { FenceJournal, FenceKind, FenceNote, FenceNotes } from '../../domain/fence.ts'
+import type { FenceEntry, FenceJournal, FenceNote, FenceNotes } from '../../domain/fence.ts'
 
 const noteDetail = z.object({
   note: z
@@ -15,30 +12,22 @@ const noteDetail = z.object({
     .nullable(),
 })
 
+/** Makes an entry of the fence log with an id, this machine and its time. */
+export type NewEntry = (entry: Omit<FenceEntry, 'id' | 'at' | 'host'>) => FenceEntry
+
 /** The notes of one fence, kept as entries of the fence log: on this machine first, then in the control plane. */
-export function createFenceNotes(journal: FenceJournal, fence: { region: string; name: string; kind: FenceKind }, by: string): FenceNotes {
+export function createFenceNotes(
+  journal: FenceJournal,
+  fence: Pick<FenceEntry, 'region' | 'fence' | 'kind' | 'by'>,
+  entry: NewEntry,
+): FenceNotes {
   return {
-    read: async () => {
-      const entry = await journal.newestNote(fence.region, fence.name)
-      const parsed = noteDetail.safeParse(entry?.detail)
-      return parsed.success ? (parsed.data.note as FenceNote | null) : null
-    },
-    write: async note => {
-      await journal.record([
-        {
-          id: randomUUID(),
-          region: fence.region,
-          fence: fence.name,
-          kind: fence.kind,
-          event: 'noted',
-          at: new Date().toISOString(),
-          by: note?.cause.by ?? by,
-          host: hostname(),
-          runId: note?.cause.runId ?? null,
-          reason: note?.cause.reason ?? null,
-          detail: { note: note as unknown as Json },
-        },
-      ])
+    read: async () => noteDetail.safeParse((await journal.newestNote(fence.region, fence.fence))?.detail).data?.note ?? null,
+    write: async (note: FenceNote | null) => {
+      const cause = note?.cause ?? { by: fence.by, runId: null, reason: null }
+      const detail = note === null ? { note } : { note: { ...note, cause: { ...note.cause } } }
+      await journal.keep([entry({ ...fence, event: 'noted', by: cause.by, runId: cause.runId, reason: cause.reason, detail })])
+      await journal.handOver()
     },
   }
 }

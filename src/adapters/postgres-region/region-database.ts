@@ -6,6 +6,7 @@ import { boundaryError } from './boundary-error.ts'
 import { renderBoundary } from './boundary-sql.ts'
 import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
+import { homeKeys } from './home-keys.ts'
 import { relation } from './quoting.ts'
 import { regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
@@ -65,6 +66,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
           await regionFacts(reads, renderBoundary(config, region).expected, [...guards(config), config.inbox].map(relation), region.name),
       ),
     read: async key => await coded(async () => await known.read(key)),
+    homeKeys: async page => await coded(async () => await homeKeys(reads, region.name, config.topology === 'independent', page)),
     claim: async (key, owner, token) => await coded(async () => await operations.claim(key, owner, token)),
     drain: async (key, epoch, token) => await coded(async () => await operations.drain(key, epoch, token)),
     inFlight: async (key, waitMs) => await coded(async () => await waiting.inFlight(key, waitMs)),
