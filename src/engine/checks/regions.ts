@@ -1,6 +1,8 @@
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
 import type { RegionFacts } from '../../domain/ports.ts'
 import type { CheckHandler, CheckSubject, Engine } from '../context.ts'
+import { hiddenWriters, lookAtPaths } from './paths.ts'
+import { openPaths } from './paths-open.ts'
 
 /** Source regions of the run, then its targets: each once. */
 export function regionsOf(subject: CheckSubject): readonly string[] {
@@ -84,7 +86,10 @@ export const targetCanWrite: CheckHandler = async (engine, subject) => {
   return pass('target database', required, 'primary, writable, writers log in and are held back by the guard alone')
 }
 
-/** Nobody in the source can write around the fence; and the probe that will prove the fence is admitted now, so that a later refusal means something. */
+/**
+ * Nobody in the source can write around the fence; the probe that will prove the fence is admitted now, on every path, so that a later refusal
+ * means something; and no standby would be missed by it.
+ */
 export const fenceCoversWriters: CheckHandler = async (engine, subject): Promise<Observation> => {
   const required = 'no role or path writes around the boundary, and probes as the writers are admitted'
   const problems: string[] = []
@@ -92,14 +97,18 @@ export const fenceCoversWriters: CheckHandler = async (engine, subject): Promise
   for (const name of sourcesOf(subject)) {
     const move = subject.moves.find(m => m.source === name)
     if (move === undefined) continue
-    const [row, findings, probes] = await Promise.all([
+    const [row, findings, probes, paths] = await Promise.all([
       engine.region(name).read(move.key),
       engine.region(name).auditWriters(),
       engine.region(name).probeWrites(move.key, move.epoch, 'read committed'),
     ])
     problems.push(
       ...findings
+      lookAtPaths(engine, subject, name, move),
         .filter(f => !f.accepted)
+    const ways = await openPaths(engine, subject, move, paths, row)
+    problems.push(...ways.problems.map(p => `${name}: ${p}`), ...hiddenWriters(probes).map(p => `${name}: its database's address ${p}`))
+    unseen.push(...[...ways.unseen, ...ways.behind].map(p => `${name}: ${p}`))
         .map(f => `${name}: ${f.subject}: ${f.why}${f.closes === null ? '' : ` (closes it: ${f.closes})`}`),
     )
     if (probes.length === 0) problems.push(`${name}: no writer is declared, so a fence there cannot be proved`)
