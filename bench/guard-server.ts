@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
+import { NO_FAILOVER } from '../sandbox/config-defaults.ts'
 import { startPostgres } from '../sandbox/postgres.ts'
 import type { PostgresVersion } from '../sandbox/postgres-binaries.ts'
 import { renderBoundary } from '../src/adapters/postgres-region/boundary-sql.ts'
@@ -108,6 +109,7 @@ function benchConfig(): { config: Config; region: RegionConfig } {
       endpoints: [],
     },
     fences: [],
+    lease: null,
     kafka: { brokers: [], ssl: false, sasl: null, outboxTopic: '', inboxGroup: '' },
     acceptedWriters: [],
   }
@@ -141,7 +143,8 @@ function benchConfig(): { config: Config; region: RegionConfig } {
     transport: { relay: 'debezium', mirror: 'none' },
     ownership: { topic: '', defaultHome: null },
     alarm: null,
-    policy: { maxKeys: 1, evidenceMaxAgeMs: 1, runLeaseMs: 1, callTimeoutMs: 5000 },
+    ...NO_FAILOVER,
+    policy: { ...NO_FAILOVER.policy, maxKeys: 1, evidenceMaxAgeMs: 1, runLeaseMs: 1, callTimeoutMs: 5000 },
   }
   return { config, region }
 }

@@ -153,6 +153,14 @@ export type RegionConfig = {
     readonly endpoints: readonly Endpoint[]
   }
   readonly fences: readonly FenceConfig[]
+  /** A time-bound right to write that the region cannot extend by itself; null: the region writes without one. */
+  readonly lease: {
+    readonly durationMs: number
+    /** Added before anybody believes that a lease is over: the clocks' rates, and the time a commit may take after the last check. */
+    readonly marginMs: number
+    /** `stop`: the boundary refuses writes after the end. `keep`: it does not, an alarm is raised, and the lease proves nothing. */
+    readonly onAgentOutage: 'stop' | 'keep'
+  } | null
   readonly kafka: KafkaLogin & {
     /** Topic the region's relay publishes its outbox to. */
     readonly outboxTopic: string
@@ -191,5 +199,27 @@ export type Config = {
     readonly runLeaseMs: number
     /** Our own deadline around each call to a region or the control plane. */
     readonly callTimeoutMs: number
+    /** What may be lost in a forced failover, by pattern (`*` stands for any text), the first that matches; a key that matches none: `never`. */
+    readonly loss: readonly { readonly keys: string; readonly rpo: Rpo }[]
+    /** A source that any vantage point has reached more recently than this is not dark. */
+    readonly darkAfterMs: number
+    /** Who may approve, by control-plane login, how many it takes, and above how many keys; attested fences always need one. */
+    readonly approvals: { readonly approvers: readonly string[]; readonly needed: number; readonly aboveKeys: number }
+    /** How long an acknowledgement token of `plan failover` lives. */
+    readonly ackTokenMs: number
+    /** A region that was failed over is not moved back to sooner than this without a reason. */
+    readonly coolDownMs: number
+    /** null: a forced failover is a person's decision. Else the agent may run it, on a lease or external fence only. */
+    readonly automatic: { readonly coolDownMs: number; readonly maxLossMs: number } | null
   }
+  readonly agent: {
+    /** host:port of /metrics and /healthz. */
+    readonly listen: string
+    readonly observeEveryMs: number
+  }
+  /** Command that applies one lost write again at the new owner; the write arrives as JSON on its stdin. null: only drop or export. */
+  readonly reapply: { readonly command: readonly string[]; readonly timeoutMs: number } | null
 }
+
+/** What may be lost of a key: nothing, the writes of so many milliseconds, or whatever it takes. */
+export type Rpo = 'never' | 'any' | { readonly atMostMs: number }

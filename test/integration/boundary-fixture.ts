@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
+import { NO_FAILOVER } from '../../sandbox/config-defaults.ts'
 import { databaseUrl, prepareRegionDatabase } from '../../sandbox/databases.ts'
 import { APP_DATABASE } from '../../sandbox/layout.ts'
 import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
@@ -94,6 +95,7 @@ export function fixtureConfig(port: number, admin: URL, options: Options): Confi
     },
     kafka: { brokers: [], ssl: false, sasl: null, outboxTopic: 'outbox', inboxGroup: 'inbox' },
     fences: [],
+    lease: null,
     acceptedWriters: [],
   }
   const table = (name: string, versions: GuardedTable['versions']): GuardedTable => ({
@@ -136,6 +138,7 @@ export function fixtureConfig(port: number, admin: URL, options: Options): Confi
     transport: { relay: 'polling', mirror: 'none' },
     ownership: { topic: 'ownership', defaultHome: options.defaultHome ?? null },
     alarm: null,
-    policy: { maxKeys: 10, evidenceMaxAgeMs: 10_000, runLeaseMs: 10_000, callTimeoutMs: 5000 },
+    ...NO_FAILOVER,
+    policy: { ...NO_FAILOVER.policy, maxKeys: 10, evidenceMaxAgeMs: 10_000, runLeaseMs: 10_000, callTimeoutMs: 5000 },
   }
 }

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
+import { NO_FAILOVER } from '../../sandbox/config-defaults.ts'
 import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
 import type { PostgresVersion } from '../../sandbox/postgres-binaries.ts'
 import { createControlPlane } from '../../src/adapters/control-plane/control-plane-store.ts'
@@ -118,7 +119,8 @@ function controlPlaneConfig(server: PostgresServer): Config {
     transport: { relay: 'polling', mirror: 'none' },
     ownership: { topic: 'homeregion.ownership', defaultHome: null },
     alarm: null,
-    policy: { maxKeys: 10, evidenceMaxAgeMs: 5_000, runLeaseMs: 15_000, callTimeoutMs: 5_000 },
+    ...NO_FAILOVER,
+    policy: { ...NO_FAILOVER.policy, maxKeys: 10, evidenceMaxAgeMs: 5_000, runLeaseMs: 15_000, callTimeoutMs: 5_000 },
   }
 }
 

@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
+import { NO_FAILOVER } from '../../sandbox/config-defaults.ts'
 import { configJsonSchema, findConfig, loadConfig } from '../../src/adapters/files/config-file.ts'
 import { splitTable } from '../../src/adapters/files/config-map.ts'
 import { codedError } from './coded-error.ts'
@@ -35,7 +36,21 @@ describe('the configuration', () => {
     ])
     expect(config.outbox.columns).toMatchObject({ key: 'tenant_id', eventId: 'event_id', payload: 'payload', publishedAt: 'published_at' })
     expect(config.inbox.columns).toEqual({ key: 'tenant_id', eventId: 'event_id', ownerEpoch: 'owner_epoch', appliedAt: 'applied_at' })
-    expect(config.policy).toEqual({ maxKeys: 100, evidenceMaxAgeMs: 5_000, runLeaseMs: 15_000, callTimeoutMs: 3_000 })
+    expect(config.policy).toEqual({
+      ...NO_FAILOVER.policy,
+      maxKeys: 100,
+      evidenceMaxAgeMs: 5_000,
+      runLeaseMs: 15_000,
+      callTimeoutMs: 3_000,
+    })
+  })
+
+  test('lets nothing be lost unless it says what', () => {
+    const { config } = load(`${SAMPLE.replace('policy:\n', 'policy:\n  loss: [{ keys: "eu-*", rpo: 30s }, { keys: "*", rpo: any }]\n')}`)
+    expect(config.policy.loss).toEqual([
+      { keys: 'eu-*', rpo: { atMostMs: 30_000 } },
+      { keys: '*', rpo: 'any' },
+    ])
   })
 
   test('with Debezium has no published_at column unless it names one', () => {

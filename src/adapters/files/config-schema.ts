@@ -232,7 +232,10 @@ export const configSchema = z.strictObject({
   ),
   agent: z.prefault(
     z.strictObject({
-      listen: z._default(z.string().check(z.regex(/^(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/, 'must be host:port')), '127.0.0.1:9464'),
+      listen: z._default(
+        z.string().check(z.regex(/^(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/, 'must be host:port')),
+        '127.0.0.1:9464',
+      ),
       observeEvery: z._default(duration, '1s'),
     }),
     {},
