@@ -101,14 +101,14 @@ export const fenceCoversWriters: CheckHandler = async (engine, subject): Promise
       engine.region(name).read(move.key),
       engine.region(name).auditWriters(),
       engine.region(name).probeWrites(move.key, move.epoch, 'read committed'),
-    ])
-    problems.push(
-      ...findings
       lookAtPaths(engine, subject, name, move),
-        .filter(f => !f.accepted)
+    ])
     const ways = await openPaths(engine, subject, move, paths, row)
     problems.push(...ways.problems.map(p => `${name}: ${p}`), ...hiddenWriters(probes).map(p => `${name}: its database's address ${p}`))
     unseen.push(...[...ways.unseen, ...ways.behind].map(p => `${name}: ${p}`))
+    problems.push(
+      ...findings
+        .filter(f => !f.accepted)
         .map(f => `${name}: ${f.subject}: ${f.why}${f.closes === null ? '' : ` (closes it: ${f.closes})`}`),
     )
     if (probes.length === 0) problems.push(`${name}: no writer is declared, so a fence there cannot be proved`)
