@@ -1,8 +1,10 @@
-import { randomUUID } from 'node:crypto'
-import { createFenceNotes, type NewEntry } from '../adapters/files/fence-notes.ts'
+import { type NewEntry, newEntry } from '../adapters/files/fence-entry.ts'
+import { createFenceNotes } from '../adapters/files/fence-notes.ts'
 import { createLoggedFence } from '../adapters/files/logged-fence.ts'
 import { createExecFence } from '../adapters/hooks/exec-fence.ts'
 import { createHttpFence } from '../adapters/hooks/http-fence.ts'
+import { createBoundaryFence } from '../adapters/postgres-region/fences/boundary.ts'
+import { createReadOnlyFence } from '../adapters/postgres-region/fences/read-only.ts'
 import { systemClock } from '../adapters/system/clock.ts'
 import type { Secrets } from '../adapters/system/secrets.ts'
 import type { Config, FenceConfig, RegionConfig } from '../domain/config.ts'
@@ -10,7 +12,7 @@ import type { Fence, FenceJournal } from '../domain/fence.ts'
 import type { Holder } from '../domain/journal.ts'
 import type { FaultPoint, Hooks } from '../domain/ports.ts'
 
-type Parts = {
+export type FenceParts = {
   readonly config: Config
   readonly secrets: Secrets
   readonly journal: FenceJournal
@@ -20,26 +22,41 @@ type Parts = {
 }
 
 /** A region's own boundary and the fences configured for it, each of which tells the fence log what happens to it. */
-export function composeFences(region: RegionConfig, parts: Parts): readonly Fence[] {
-  const entry = newEntry(parts.holder)
-  return region.fences.flatMap(fence => composed(region, fence, parts, entry)).map(fence => createLoggedFence(fence, parts.journal, entry))
+export function composeFences(region: RegionConfig, parts: FenceParts): readonly Fence[] {
+  const boundary = createBoundaryFence(region, parts.config, parts.secrets, parts.fault)
+  return logged([boundary, ...region.fences.flatMap(fence => composed(region, fence, parts))], parts)
 }
 
-export function newEntry(holder: Holder): NewEntry {
-  return entry => ({ ...entry, id: randomUUID(), at: systemClock.now(), host: holder.host })
+/** The credentials fences of a region for some of their roles only; those without any of them are left out. */
+export function composeRotations(region: RegionConfig, roles: readonly string[] | null, parts: FenceParts): readonly Fence[] {
+  const fences = region.fences.flatMap((fence): readonly FenceConfig[] => {
+    if (fence.kind !== 'credentials') return []
+    const mine = fence.roles.filter(({ role }) => roles === null || roles.includes(role))
+    return mine.length === 0 ? [] : [{ ...fence, roles: mine }]
+  })
+  return logged(
+    fences.flatMap(fence => composed(region, fence, parts)),
+    parts,
+  )
 }
 
-function composed(region: RegionConfig, fence: FenceConfig, parts: Parts, entry: NewEntry): readonly Fence[] {
-  const { journal, hooks, secrets, fault, holder } = parts
-  const notes = createFenceNotes(journal, { region: region.name, fence: fence.name, kind: fence.kind, by: holder.user }, entry)
+function logged(fences: readonly Fence[], { journal, holder }: FenceParts): readonly Fence[] {
+  return fences.map(fence => createLoggedFence(fence, journal, newEntry(holder.host)))
+}
+
+function composed(region: RegionConfig, fence: FenceConfig, parts: FenceParts): readonly Fence[] {
+  const { config, journal, hooks, secrets, fault, holder } = parts
+  const entry: NewEntry = newEntry(holder.host)
+  const notes = () => createFenceNotes(journal, { region: region.name, fence: fence.name, kind: fence.kind, by: holder.user }, entry)
   const now = () => systemClock.now()
   switch (fence.kind) {
     case 'exec':
-      return [createExecFence(region, fence, hooks, notes, fault, now)]
+      return [createExecFence(region, fence, hooks, notes(), fault, now)]
     case 'http':
-      return [createHttpFence(region, fence, secrets, notes, fault, now)]
-    case 'credentials':
+      return [createHttpFence(region, fence, secrets, notes(), fault, now)]
     case 'read-only':
+      return [createReadOnlyFence(region, fence, config, secrets, fault)]
+    case 'credentials':
     case 'kafka':
       return []
   }

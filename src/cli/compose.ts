@@ -13,10 +13,11 @@ import { createFaultPoint } from '../adapters/system/fault-point.ts'
 import { createSecrets, type Secrets } from '../adapters/system/secrets.ts'
 import type { Config, RegionConfig } from '../domain/config.ts'
 import { HomeregionError } from '../domain/errors.ts'
+import type { Fence } from '../domain/fence.ts'
 import { showKey } from '../domain/key.ts'
 import { droppedChecks, interlockPolicy } from '../domain/planning.ts'
 import type { Engine, Operator } from '../engine/context.ts'
-import { composeFences } from './compose-fences.ts'
+import { composeFences, composeRotations } from './compose-fences.ts'
 import type { Installer, World } from './context.ts'
 
 /** A client that is still being opened towards a server that does not answer is not waited for longer than this. */
@@ -42,9 +43,9 @@ export function compose(config: Config, env: Env): World {
   const stream = once(name => createRegionStream(named(name), config, secrets))
   const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane)
   const fault = createFaultPoint(env['HOMEREGION_FAULT'])
-  const fences = once(name =>
-    composeFences(named(name), { config, secrets, journal: fenceJournal, hooks: createHooks(env), fault, holder }),
-  )
+  const parts = { config, secrets, journal: fenceJournal, hooks: createHooks(env), fault, holder }
+  const fences = once(name => composeFences(named(name), parts))
+  const rotating: Fence[] = []
   const engine = (operator: Operator): Engine => ({
     controlPlane,
     region: region.get,
@@ -71,6 +72,11 @@ export function compose(config: Config, env: Env): World {
     region: region.get,
     stream: stream.get,
     fences: fences.get,
+    rotations: (name, roles) => {
+      const made = composeRotations(named(name), roles, parts)
+      rotating.push(...made)
+      return made
+    },
     fenceJournal,
     engine,
     installers: only => installersOf(config, secrets, only === null ? config.regions : only.map(named), only === null),
@@ -80,10 +86,7 @@ export function compose(config: Config, env: Env): World {
         controlPlane.close(),
         ...region.all().map(r => r.close()),
         ...stream.all().map(s => s.close()),
-        ...fences
-          .all()
-          .flat()
-          .map(f => f.close()),
+        ...[...fences.all().flat(), ...rotating].map(f => f.close()),
       ])
       let timer: NodeJS.Timeout | undefined
       await Promise.race([closed, new Promise(resolve => (timer = setTimeout(resolve, CLOSE_MS)))])

@@ -37,6 +37,8 @@ export interface World {
   stream(name: string): RegionStream
   /** The boundary of a region and the fences configured for it; made once. */
   fences(region: string): readonly Fence[]
+  /** The credentials fences of a region, restricted to these roles: what a rotation applies and lifts. */
+  rotations(region: string, roles: readonly string[] | null): readonly Fence[]
   /** What happened to fences, on this machine and in the control plane. */
   readonly fenceJournal: FenceJournal
   /** An engine over these adapters, acting for `operator`. */

@@ -19,6 +19,8 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   resume: async () => await import('./commands/resume.ts'),
   abort: async () => await import('./commands/abort.ts'),
   run: async () => await import('./commands/run.ts'),
+  fence: async () => await import('./commands/fence.ts'),
+  credentials: async () => await import('./commands/credentials.ts'),
   doctor: async () => await import('./commands/doctor.ts'),
   config: async () => await import('./commands/config.ts'),
   key: async () => await import('./commands/key.ts'),

@@ -127,13 +127,3 @@ export interface FenceJournal {
   /** The newest entry of each fence, notes aside, and whose view that is. */
   told(): Promise<{ readonly entries: readonly FenceEntry[]; readonly from: 'control plane' | 'this machine' }>
 }
-
-/** Where the service reads a secret. Nothing it throws or shows has the secret in it. */
-export interface Sink {
-  /** For messages: `file /run/secrets/app_writer`. */
-  readonly place: string
-  /** Bounded in time. When it throws, the sink may hold either secret. @throws `fence-failed` */
-  deliver(secret: string, about: { readonly region: string; readonly role: string }): Promise<void>
-  /** What stands there now; null where it cannot be read back. @throws `fence-failed` */
-  read(): Promise<string | null>
-}

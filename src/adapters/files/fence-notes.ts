@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { FenceEntry, FenceJournal, FenceNote, FenceNotes } from '../../domain/fence.ts'
+import type { NewEntry } from './fence-entry.ts'
 
 const noteDetail = z.object({
   note: z
@@ -11,9 +12,6 @@ const noteDetail = z.object({
     })
     .nullable(),
 })
-
-/** Makes an entry of the fence log with an id, this machine and its time. */
-export type NewEntry = (entry: Omit<FenceEntry, 'id' | 'at' | 'host'>) => FenceEntry
 
 /** The notes of one fence, kept as entries of the fence log: on this machine first, then in the control plane. */
 export function createFenceNotes(

@@ -1,7 +1,7 @@
 import { isHomeregionError } from '../../domain/errors.ts'
 import type { Json } from '../../domain/evidence.ts'
 import type { Fence, FenceCause, FenceEvent, FenceJournal } from '../../domain/fence.ts'
-import type { NewEntry } from './fence-notes.ts'
+import type { NewEntry } from './fence-entry.ts'
 
 /**
  * A fence whose applying and lifting is told in the fence log, whoever asks for it: a person or a runbook. The log never stands in the way of

@@ -1,0 +1,84 @@
+import type { FenceCause } from '../../domain/fence.ts'
+import { requireLiftAllowed } from '../../engine/lift-permission.ts'
+import { applyFences, endOf, type FenceResult, type FenceWatcher, liftFences } from '../../engine/region-fences.ts'
+import type { FenceFlags } from '../commands/fence.ts'
+import type { CliContext, World } from '../context.ts'
+import { watchSignals } from '../operator.ts'
+import { fencePlanText, resultJson, resultText } from '../render/fence.ts'
+import { requireConsent } from './consent.ts'
+import { type FencePlan, plansOf } from './plans.ts'
+import { reasonOf, select } from './select.ts'
+import { reconcile, recordedWhere } from './tell.ts'
+
+type ChangeFlags = FenceFlags & { readonly reason: string }
+
+/** Needs neither a run nor the control plane: the night when everything else is down is what it is for. */
+export async function apply(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
+  context.format('json')
+  const reason = reasonOf(flags.reason)
+  const { world, region, fences } = await select(context, name, flags.fence)
+  showPlans(context, await plansOf(fences, 'apply'))
+  await requireConsent(context, flags.yes === true, { region: region.name, to: 'stop every writer of it' })
+  const cause = causeOf(world, reason)
+  await watched(context, world, region.name, fences.length, async watcher => await applyFences(fences, cause, watcher))
+}
+
+export async function lift(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
+  context.format('json')
+  const reason = reasonOf(flags.reason)
+  const { world, region, fences } = await select(context, name, flags.fence)
+  const { config } = await context.settings()
+  const allowed = async () =>
+    await requireLiftAllowed({
+      controlPlane: world.controlPlane,
+      database: world.region(region.name),
+      region: region.name,
+      asTarget: flags.asTarget === true,
+      defaultHome: config.ownership.defaultHome,
+    })
+  const { owned, compared } = await allowed()
+  await reconcile(context, world)
+  context.err.line(`control plane: ${region.name} owns ${owned} keys; the ${compared} that can be written there are the same on both sides`)
+  showPlans(context, await plansOf(fences, 'lift'))
+  await requireConsent(context, flags.yes === true, { region: region.name, to: 'let its writers in again' })
+  const cause = causeOf(world, reason)
+  // Asked again before each: a question may have stood for minutes, and the boundary, which comes last, is what opens the keys.
+  const before = async () => void (await allowed())
+  await watched(context, world, region.name, fences.length, async watcher => await liftFences(fences, cause, watcher, before))
+}
+
+export function causeOf(world: World, reason: string): FenceCause {
+  return { reason, by: `${world.holder.user}@${world.holder.host}`, runId: null }
+}
+
+export function showPlans(context: CliContext, plans: readonly FencePlan[]): void {
+  context.err.line(`${fencePlanText(plans, context.err)}\n`)
+}
+
+/** Reports each fence as it happens, says where it is on record, and ends with the one error that says how the whole ended. */
+export async function watched(
+  context: CliContext,
+  world: World,
+  region: string,
+  asked: number,
+  work: (watcher: FenceWatcher) => Promise<readonly FenceResult[]>,
+): Promise<void> {
+  const json = context.format('json') === 'json'
+  const signals = watchSignals(context, () => undefined)
+  try {
+    const results = await work({
+      started: (fence, verb) => {
+        if (context.err.isTerminal) context.err.line(`… ${verb} ${fence.name} (${fence.kind})`)
+      },
+      ended: result => (json ? undefined : context.out.line(resultText(result, context.out))),
+      interrupted: signals.interrupted,
+    })
+    const recorded = await recordedWhere(world.fenceJournal)
+    const end = endOf(results, asked)
+    if (json) context.out.line(resultJson(region, results, recorded.controlPlane, world.fenceJournal.file))
+    else (recorded.controlPlane ? context.out : context.err).line(recorded.line)
+    if (end !== null) throw end
+  } finally {
+    signals.stop()
+  }
+}
