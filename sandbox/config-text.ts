@@ -39,6 +39,7 @@ export function configText(servers: Servers, secrets: SandboxSecrets, policy: Sa
         outboxTopic: outboxTopic(name),
         inboxGroup: inboxGroup(name),
       },
+      fences: [kafkaFence(name, secrets)],
       acceptedWriters: ACCEPTED_WRITERS,
     }
   }
@@ -63,6 +64,12 @@ export function configText(servers: Servers, secrets: SandboxSecrets, policy: Sa
   }
   const header = '# Written by `homeregion sandbox up`; written again at the next one.\n'
   return header + stringify(config, { aliasDuplicateObjects: false, lineWidth: 0 })
+}
+
+/** Stops the region's relay, which publishes with the service's own login, at the region's own broker. */
+function kafkaFence(region: SandboxRegion, secrets: SandboxSecrets) {
+  const login = { mechanism: 'scram-sha-256', username: 'app_service', password: { file: secrets.file(`${region}.kafka.app_service`) } }
+  return { kind: 'kafka', producers: [{ principal: 'User:app_service', login }] }
 }
 
 // What the audit of writers finds in any fresh database, and why it is no danger here.

@@ -38,6 +38,9 @@ function grants(region: SandboxRegion): readonly KafkaGrant[] {
     { username: 'app_inbox', ...outbox, may: ['read', 'describe'] },
     ...foreignInboxes.map(group => ({ username: 'app_inbox', ...group, may: ['read', 'describe'] }) as const),
     { username: 'homeregion_operator', ...outbox, may: ['describe'] },
+    // For the fence of the region's producers: to change and read access rules, and to take over transactional ids.
+    { username: 'homeregion_operator', resource: 'cluster', name: 'kafka-cluster', may: ['alter', 'describe'] },
+    { username: 'homeregion_operator', resource: 'transactional-id', name: '*', may: ['write'] },
     { username: 'homeregion_operator', ...ownership, may: ['write', 'create', 'describe'] },
     ...foreignInboxes.map(group => ({ username: 'homeregion_operator', ...group, may: ['describe'] }) as const),
   ]

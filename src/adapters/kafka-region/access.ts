@@ -3,12 +3,12 @@ import { disconnect, type KafkaConnection, openKafka, withinDeadline } from './k
 
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePatternTypes } = kafkajs
 
-/** What one login may do with one topic or consumer group. `describe` comes with both. */
+/** What one login may do with one resource; the cluster's name is `kafka-cluster`. `describe` comes with `read` and `write`. */
 export type KafkaGrant = {
   readonly username: string
-  readonly resource: 'topic' | 'group'
+  readonly resource: 'topic' | 'group' | 'transactional-id' | 'cluster'
   readonly name: string
-  readonly may: readonly ('read' | 'write' | 'create' | 'describe')[]
+  readonly may: readonly ('read' | 'write' | 'create' | 'describe' | 'alter')[]
 }
 
 const OPERATIONS = {
@@ -16,13 +16,21 @@ const OPERATIONS = {
   write: AclOperationTypes.WRITE,
   create: AclOperationTypes.CREATE,
   describe: AclOperationTypes.DESCRIBE,
+  alter: AclOperationTypes.ALTER,
+} as const
+
+const RESOURCES = {
+  topic: AclResourceTypes.TOPIC,
+  group: AclResourceTypes.GROUP,
+  'transactional-id': AclResourceTypes.TRANSACTIONAL_ID,
+  cluster: AclResourceTypes.CLUSTER,
 } as const
 
 /** Lets logins use topics and groups. Repeatable. The connection's login needs ALTER on the cluster. @throws `kafka-unreachable` */
 export async function grantAccess(connection: KafkaConnection, grants: readonly KafkaGrant[]): Promise<void> {
   const acl = grants.flatMap(grant =>
     grant.may.map(operation => ({
-      resourceType: grant.resource === 'topic' ? AclResourceTypes.TOPIC : AclResourceTypes.GROUP,
+      resourceType: RESOURCES[grant.resource],
       resourceName: grant.name,
       resourcePatternType: ResourcePatternTypes.LITERAL,
       principal: `User:${grant.username}`,

@@ -21,11 +21,8 @@ const DISCONNECT_MS = 500
 
 export async function openKafka(connection: KafkaConnection): Promise<Kafka> {
   const { login } = connection
-  const sasl: SASLOptions | null =
-    login.sasl === null
-      ? null
-      : { mechanism: login.sasl.mechanism, username: login.sasl.username, password: await connection.secrets.read(login.sasl.password) }
-  const sockets: Sockets = { open: new Set(), cut: false }
+  const sasl = await saslOptions(connection)
+  const sockets = trackSockets()
   const library = await import('./kafka-library.ts')
   const kafka = new library.Kafka({
     clientId: connection.clientId,
@@ -34,31 +31,30 @@ export async function openKafka(connection: KafkaConnection): Promise<Kafka> {
     ...(sasl === null ? {} : { sasl }),
     connectionTimeout: connection.callTimeoutMs,
     authenticationTimeout: connection.callTimeoutMs,
-    // Sessions are renewed this long before the broker would end them.
-    reauthenticationThreshold: 5000,
+    reauthenticationThreshold: REAUTHENTICATE_MS,
     requestTimeout: connection.callTimeoutMs,
     enforceRequestTimeout: true,
     retry: { retries: 1, initialRetryTime: 50, maxRetryTime: 200 },
-    socketFactory: trackedSockets(sockets),
+    socketFactory: sockets.factory,
     logCreator: quietLog,
   })
   opened.set(kafka, sockets)
   return kafka
 }
 
-type Sockets = { readonly open: Set<net.Socket>; cut: boolean }
+/** Sessions are renewed this long before the broker would end them. */
+export const REAUTHENTICATE_MS = 5000
 
-const opened = new WeakMap<Kafka, Sockets>()
+export async function saslOptions({ login, secrets }: KafkaConnection): Promise<SASLOptions | null> {
+  if (login.sasl === null) return null
+  return { mechanism: login.sasl.mechanism, username: login.sasl.username, password: await secrets.read(login.sasl.password) }
+}
 
-/**
- * Cuts every connection that clients of this Kafka have, and those they try to open afterwards. A client that was given up on would wait
- * for a silent broker, and keep the process from ending. The error, because kafkajs lets go of its timers at no other event.
- */
+const opened = new WeakMap<Kafka, TrackedSockets>()
+
+/** Cuts every connection that clients of this Kafka have, and those they try to open afterwards. */
 export function cutConnections(kafka: Kafka): void {
-  const sockets = opened.get(kafka)
-  if (sockets === undefined) return
-  sockets.cut = true
-  for (const socket of sockets.open) socket.destroy(new Error('given up'))
+  opened.get(kafka)?.cut()
 }
 
 /** @throws HomeregionError `kafka-unreachable` when `work` fails or takes longer than the call timeout */
@@ -107,23 +103,37 @@ function reason(error: unknown): string {
   return type === null ? message : `${type}: ${message}`
 }
 
-// Nagle's algorithm would hold a small request back until the broker acknowledged the one before it.
-function trackedSockets(sockets: Sockets): ISocketFactory {
-  return ({ host, port, ssl, onConnect }) => {
-    const servername = net.isIP(host) === 0 ? { servername: host } : {}
-    const socket = ssl ? tls.connect({ host, port, ...servername, ...ssl }, onConnect) : net.connect({ host, port }, onConnect)
-    socket.setKeepAlive(true, 60_000)
-    socket.setNoDelay(true)
-    sockets.open.add(socket)
-    socket.once('close', () => sockets.open.delete(socket))
-    // Not before the client listens for it.
-    if (sockets.cut) process.nextTick(() => socket.destroy(new Error('given up')))
-    return socket
+export type TrackedSockets = { readonly factory: ISocketFactory; cut(): void }
+
+/**
+ * Sockets that can be cut, the open ones and those still to come. A client that was given up on would wait for a silent broker, and keep
+ * the process from ending. With an error, because kafkajs lets go of its timers at no other event.
+ */
+export function trackSockets(): TrackedSockets {
+  const open = new Set<net.Socket>()
+  let cut = false
+  return {
+    factory: ({ host, port, ssl, onConnect }) => {
+      const servername = net.isIP(host) === 0 ? { servername: host } : {}
+      const socket = ssl ? tls.connect({ host, port, ...servername, ...ssl }, onConnect) : net.connect({ host, port }, onConnect)
+      socket.setKeepAlive(true, 60_000)
+      // Nagle's algorithm would hold a small request back until the broker acknowledged the one before it.
+      socket.setNoDelay(true)
+      open.add(socket)
+      socket.once('close', () => open.delete(socket))
+      // Not before the client listens for it.
+      if (cut) process.nextTick(() => socket.destroy(new Error('given up')))
+      return socket
+    },
+    cut: () => {
+      cut = true
+      for (const socket of open) socket.destroy(new Error('given up'))
+    },
   }
 }
 
 // kafkajs logs to stdout by default, which would break every command that prints JSON.
-const quietLog: logCreator = () => entry => {
+export const quietLog: logCreator = () => entry => {
   if (process.env['HOMEREGION_DEBUG']?.split(',').includes('kafka') !== true) return
   process.stderr.write(`${JSON.stringify({ kafka: entry.label, namespace: entry.namespace, message: entry.log.message })}\n`)
 }
