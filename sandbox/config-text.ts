@@ -39,7 +39,7 @@ export function configText(servers: Servers, secrets: SandboxSecrets, policy: Sa
         outboxTopic: outboxTopic(name),
         inboxGroup: inboxGroup(name),
       },
-      fences: [kafkaFence(name, secrets)],
+      fences: [credentialsFence(name, secrets), { kind: 'read-only' }, kafkaFence(name, secrets)],
       acceptedWriters: ACCEPTED_WRITERS,
     }
   }
@@ -64,6 +64,11 @@ export function configText(servers: Servers, secrets: SandboxSecrets, policy: Sa
   }
   const header = '# Written by `homeregion sandbox up`; written again at the next one.\n'
   return header + stringify(config, { aliasDuplicateObjects: false, lineWidth: 0 })
+}
+
+/** The new secret goes where the service reads it at its next login. */
+function credentialsFence(region: SandboxRegion, secrets: SandboxSecrets) {
+  return { kind: 'credentials', roles: [{ role: 'app_writer', sink: { file: secrets.file(`${region}.app_writer`) } }] }
 }
 
 /** Stops the region's relay, which publishes with the service's own login, at the region's own broker. */

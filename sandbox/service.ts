@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { followAnnouncements, parseAnnouncement } from '../src/adapters/kafka-region/announcements.ts'
@@ -22,12 +23,13 @@ const WRITE_SESSIONS = 16
 
 export type RunningService = { readonly url: string; close(): Promise<void> }
 
-// The sandbox passes secrets by environment and nothing else.
+// Read anew at each login: a secret in a file may have been rotated meanwhile. The others come by environment.
 const secrets = {
-  read: (reference: SecretReference): Promise<string> => {
-    const name = 'env' in reference ? reference.env : null
-    const value = name === null ? undefined : process.env[name]
-    return value === undefined ? Promise.reject(new Error(`secret ${JSON.stringify(reference)} is not set`)) : Promise.resolve(value)
+  read: async (reference: SecretReference): Promise<string> => {
+    if ('file' in reference) return (await readFile(reference.file, 'utf8')).replace(/\r?\n$/, '')
+    const value = 'env' in reference ? process.env[reference.env] : undefined
+    if (value === undefined) throw new Error(`secret ${JSON.stringify(reference)} is not set`)
+    return value
   },
 }
 

@@ -128,10 +128,10 @@ function program(): readonly string[] {
   return ['--import', tsxLoader(), packageFile('sandbox', 'service-process.ts')]
 }
 
-/** Passwords by environment, as the service's file refers to them. */
+/** Passwords by environment, as the service's file refers to them; the writer's, which can be rotated, it reads from its file. */
 function environment(secrets: SandboxSecrets): NodeJS.ProcessEnv {
   const names = REGIONS.flatMap(region =>
-    ['app_writer', 'app_relay', 'app_inbox', 'kafka.app_service', 'kafka.app_inbox'].map(login => `${region}.${login}`),
+    ['app_relay', 'app_inbox', 'kafka.app_service', 'kafka.app_inbox'].map(login => `${region}.${login}`),
   )
   return {
     PATH: process.env.PATH ?? '',
@@ -144,11 +144,12 @@ function variable(secret: string): string {
   return `SANDBOX_${secret.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_')}`
 }
 
-function serviceConfig({ servers }: ServiceContext, region: SandboxRegion, ports: Ports): ServiceConfig {
+function serviceConfig({ servers, secrets }: ServiceContext, region: SandboxRegion, ports: Ports): ServiceConfig {
   const database = (role: string) => ({
     url: loginUrl(servers.regions[region].postgres, role, APP_DATABASE),
     password: { env: variable(`${region}.${role}`) },
   })
+  const writer = { ...database('app_writer'), password: { file: secrets.file(`${region}.app_writer`) } }
   const stream = (of: SandboxRegion, login: string): ServiceStream => ({
     brokers: servers.regions[of].kafka.brokers,
     ssl: false,
@@ -158,7 +159,7 @@ function serviceConfig({ servers }: ServiceContext, region: SandboxRegion, ports
   return {
     region,
     http: { port: ports[region] },
-    database: { writer: database('app_writer'), relay: database('app_relay'), inbox: database('app_inbox') },
+    database: { writer, relay: database('app_relay'), inbox: database('app_inbox') },
     kafka: { ...stream(region, 'app_service'), inboxGroup: inboxGroup(region), ownershipTopic: OWNERSHIP_TOPIC },
     peers: REGIONS.filter(peer => peer !== region).map(peer => ({
       region: peer,

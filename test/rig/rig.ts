@@ -77,7 +77,7 @@ export async function attachRig(options: RigOptions & { readonly dir: string }):
   const config = sandbox.layout.config
   const clients = new Set<pg.Client>()
   const loads = new Set<Load>()
-  const environment = { HOMEREGION_CONFIG: config }
+  const environment = { HOMEREGION_CONFIG: config, HOMEREGION_STATE_DIR: join(options.dir, 'state') }
   return {
     dir: options.dir,
     sandbox,
