@@ -61,6 +61,8 @@ export type Rejections = {
   readonly truncate: number
   /** Replication consumers that wrote a key whose home is here: late events of an older epoch. */
   readonly apply: number
+  /** Writes of keys at home here while the region was fenced as a whole. */
+  readonly regionFenced: number
   /** ISO 8601: pg_postmaster_start_time(). */
   readonly since: string
 }

@@ -72,6 +72,8 @@ describe('a gate', () => {
       readOnly: false,
       guardProblems: [],
       missingPrivileges: [],
+      fencedSince: null,
+      fencedReason: null,
     }
     const bare = { region: 'a', facts: () => Promise.resolve(installed) }
     const result = await passGates(

@@ -5,6 +5,7 @@ import { identifier, literal, literalArray, plainName, relation } from './quotin
 import { type BoundaryStatement, sqlStatements, sqlText } from './sql-file.ts'
 import {
   boundaryRegion,
+  callersThere,
   fencersThere,
   guardTexts,
   operatorsThere,
@@ -17,8 +18,12 @@ import {
 /** Rises when the boundary's own tables change. */
 export const BOUNDARY_VERSION = 2
 
-/** First half of every advisory lock of the boundary: the letters HRGR. */
+/** First half of every advisory lock of a key: the letters HRGR. */
 const LOCK_SPACE = 1_213_354_066
+/** Of a region: held by who makes one of its keys writable. */
+const OPENING_SPACE = LOCK_SPACE + 1
+/** Of a region: whether its fence stands does not change while it is held. */
+const GATE_SPACE = LOCK_SPACE + 3
 
 // New writers queue behind a waiting exclusive lock; at that moment they are being refused anyway, and one second is what a client bears.
 const LOCK_TIMEOUT_MS = 1000
@@ -48,7 +53,7 @@ export function renderBoundary(config: Config, region: RegionConfig): Boundary {
 }
 
 function statements(config: Config, region: RegionConfig): readonly BoundaryStatement[] {
-  const space = { lock_space: String(LOCK_SPACE) }
+  const space = { lock_space: String(LOCK_SPACE), opening_space: String(OPENING_SPACE), gate_space: String(GATE_SPACE) }
   const { outbox, topology } = config
   const common = { common_case: sqlText(`common-case-${topology}.sql`).trim() }
   const { publishedAt } = outbox.columns
@@ -57,6 +62,7 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
     ...sqlStatements('schema.sql', { writable_home: topology === 'shared' ? ',\n  home_region   text not null' : '' }),
     ...sqlStatements(`region-${topology}.sql`, regionValues(config, region)),
     ...(topology === 'shared' ? [] : sqlStatements('guard-copies.sql', {})),
+    ...sqlStatements('region-fence.sql', { ...space, ...guardTexts(config), callers: literalArray(callersThere(config, region)) }),
     ...sqlStatements('guard.sql', { ...space, ...guardTexts(config) }),
     ...columns.flatMap(column =>
       sqlStatements('guard-column.sql', { ...space, ...common, ...guardFunctions(column), column: identifier(column) }),

@@ -1,5 +1,6 @@
+import { BOUNDARY_FENCE } from '../../domain/fence.ts'
 import type { RegionFacts } from '../../domain/ports.ts'
-import type { Connection } from '../postgres/connection.ts'
+import type { Connection, Rows } from '../postgres/connection.ts'
 import { sqlstate } from './boundary-error.ts'
 import type { BoundaryExpectation } from './boundary-sql.ts'
 import { sqlText } from './sql-file.ts'
@@ -51,6 +52,11 @@ const OPERATIONS = [
   'register(text[], text[], bigint[])',
   'rejections()',
   'standbys(pg_lsn)',
+  'fence_region(text, text, text, text, text)',
+  'settle_region(text, text)',
+  'lift_region(text, text)',
+  'region_in_flight(text, integer)',
+  'writable_keys(text)',
 ] as const
 
 /** `observed`: quoted names of the tables that proofs are read from. */
@@ -60,19 +66,20 @@ export async function regionFacts(
   observed: readonly string[],
   region: string,
 ): Promise<RegionFacts> {
-  const [server, installed, problems, missing] = await Promise.all([
+  const [server, installed, problems, missing, fence] = await Promise.all([
     connection.query(
       'read',
       `select current_setting('server_version') as version, pg_is_in_recovery() as in_recovery,
               current_setting('transaction_read_only') = 'on' as read_only`,
     ),
-    connection.query('read', 'select region, version from homeregion.installed').catch((error: unknown) => {
-      if (['42P01', '3F000', '42501'].includes(sqlstate(error) ?? '')) return null
-      throw error
-    }),
+    absentAsNull(connection.query('read', 'select region, version from homeregion.installed')),
     guardProblems(connection, expected),
     connection.query('read', MISSING_PRIVILEGES, [OPERATIONS.map(o => `homeregion.${o}`), observed]),
+    absentAsNull(
+      connection.query('read', 'select since, reason from homeregion.fence where region = $1 and name = $2', [region, BOUNDARY_FENCE]),
+    ),
   ])
+  const fenced = fence?.rows[0]
   const found = installed?.rows[0]
   return {
     region: found === undefined ? null : servedRegion(String(found.region), expected, region),
@@ -82,7 +89,21 @@ export async function regionFacts(
     readOnly: server.rows[0]?.read_only === true,
     guardProblems: problems,
     missingPrivileges: missing.rows.map(row => String(row.privilege)),
+    fencedSince: fenced === undefined ? null : isoTime(fenced.since),
+    fencedReason: fenced === undefined ? null : String(fenced.reason),
   }
+}
+
+/** A boundary that is not there, or that the login may not look at, is told by `missingPrivileges` and by what could not be read. */
+async function absentAsNull(answer: Promise<Rows>): Promise<Rows | null> {
+  return await answer.catch((error: unknown) => {
+    if (['42P01', '3F000', '42501'].includes(sqlstate(error) ?? '')) return null
+    throw error
+  })
+}
+
+export function isoTime(value: unknown): string {
+  return value instanceof Date ? value.toISOString() : String(value)
 }
 
 /** A shared database is every region's that the boundary's installation named; `guardProblems` holds its logins against the configuration. */
@@ -97,6 +118,6 @@ union all
 select format('SELECT on %s', t.name) from unnest($2::text[]) t(name)
 where to_regclass(t.name) is not null and has_table_privilege(to_regclass(t.name)::oid, 'select') is not true
 union all
-select format('SELECT on %s', t.name) from unnest(array['homeregion.installed', 'homeregion.state', 'homeregion.guarded']) t(name)
+select format('SELECT on %s', t.name) from unnest(array['homeregion.installed', 'homeregion.state', 'homeregion.guarded', 'homeregion.fence']) t(name)
 -- What is not there lacks no privilege: it tells a login that may not look from a database without a boundary.
 where to_regclass(t.name) is not null and has_table_privilege(to_regclass(t.name)::oid, 'select') is not true`

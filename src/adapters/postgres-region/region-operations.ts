@@ -70,7 +70,7 @@ export function boundaryRow(row: Row, region: string): BoundaryRow {
   }
 }
 
-function inFlightWrite(row: Row): InFlightWrite {
+export function inFlightWrite(row: Row): InFlightWrite {
   return {
     pid: row.pid === null ? null : Number(row.pid),
     role: text(row.role),
@@ -90,6 +90,7 @@ function rejections(row: Row): Rejections {
     unknownKey: Number(row.unknown_key),
     truncate: Number(row.truncate),
     apply: Number(row.apply),
+    regionFenced: Number(row.region_fenced),
     since: row.since instanceof Date ? row.since.toISOString() : String(row.since),
   }
 }

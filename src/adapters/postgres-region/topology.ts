@@ -27,6 +27,11 @@ export function fencersThere(config: Config, region: RegionConfig): readonly str
   return [...new Set(regionsThere(config, region).map(r => loginRole(fencerOf(r))))]
 }
 
+/** Whoever may put up and lift the fence of a whole region. */
+export function callersThere(config: Config, region: RegionConfig): readonly string[] {
+  return [...new Set([...operatorsThere(config, region), ...fencersThere(config, region)])]
+}
+
 export type WriterRegion = { readonly role: string; readonly region: string }
 
 /** Which login writes for which region of a shared database; null where a region has its own, and every login writes for it. */
@@ -53,6 +58,9 @@ export function guardTexts(config: Config): Record<string, string> {
       new_home_here: 'new.home_region = homeregion.local_region()',
       home_column: '',
       home_value: '',
+      home_of_h: '',
+      of_region: '',
+      region_known: 'p_region = homeregion.local_region()',
     }
   return {
     copies: '',
@@ -62,6 +70,9 @@ export function guardTexts(config: Config): Record<string, string> {
     new_home_here: 'new.home_region is not null',
     home_column: ', home_region',
     home_value: ', new.home_region',
+    home_of_h: ', h.home_region',
+    of_region: ' where w.home_region = p_region',
+    region_known: 'p_region is not null',
   }
 }
 

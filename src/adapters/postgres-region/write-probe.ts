@@ -134,6 +134,7 @@ const REFUSALS: readonly string[] = [
   SQLSTATE.staleEpoch,
   SQLSTATE.unknownKey,
   SQLSTATE.leaseOver,
+  SQLSTATE.regionFenced,
   '40001',
   '42501',
   '25006',

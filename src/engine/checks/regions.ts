@@ -70,6 +70,9 @@ export const targetCanWrite: CheckHandler = async (engine, subject) => {
   for (const { name, facts } of await factsOf(engine, targetsOf(subject))) {
     if (facts.inRecovery) problems.push(`${name} is in recovery (a standby)`)
     if (facts.readOnly) problems.push(`${name} is read-only (default_transaction_read_only)`)
+    // The key would arrive where nobody may write: told now, before its write stop begins.
+    if (facts.fencedSince !== null)
+      problems.push(`${name} is fenced as a whole since ${facts.fencedSince} (${facts.fencedReason ?? 'no reason given'})`)
     if (facts.inRecovery || facts.readOnly) continue
     const key = subject.moves.find(m => m.target === name)?.key ?? ''
     for (const probe of await engine.region(name).probeWrites(key, null, 'read committed')) {

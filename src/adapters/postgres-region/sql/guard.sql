@@ -33,6 +33,9 @@ begin
   elsif o.state <> 'ACTIVE' then
     code := 'HR001'; why := 'it is fenced';
     perform nextval('homeregion.refused_fenced');
+  elsif homeregion.region_fenced(o.home_region) then
+    code := 'HR009'; why := format('%s is fenced as a whole', o.home_region);
+    perform nextval('homeregion.refused_region_fenced');
   else
     code := 'HR002';
     why := case when p_presented is null or p_presented = '' then format('the current epoch %s was not presented', o.epoch)
@@ -77,13 +80,14 @@ begin
   end if;
   if ep is null and not frozen then
     -- A transaction that had begun to write before the drain may finish; it holds the shared lock, so the fence waits for it. A restart
-    -- or a restored copy begins a new numbering of transactions, hence the second condition.
+    -- or a restored copy begins a new numbering of transactions, hence the second condition. Not where the whole region is fenced.
     select o.epoch, o.require_epoch into ep, req from homeregion.ownership o
     where o.key operator(pg_catalog.=) k
       and o.state operator(pg_catalog.=) 'DRAINING'
       and o.home_region operator(pg_catalog.=) homeregion.local_region()
       and o.drained_by operator(pg_catalog.>) pg_catalog.pg_current_xact_id_if_assigned()
-      and o.drained_under operator(pg_catalog.=) pg_catalog.pg_postmaster_start_time();
+      and o.drained_under operator(pg_catalog.=) pg_catalog.pg_postmaster_start_time()
+      and not homeregion.region_fenced(o.home_region);
   end if;
   if ep is null and homeregion.default_home() operator(pg_catalog.=) homeregion.local_region() then
     -- The first write of a key that nobody registered registers it, in the writer's own transaction. A frozen snapshot that does not see
@@ -107,13 +111,15 @@ begin
 end $body$
 
 -- @ Keeps the boundary's own tables true: keys never change, epochs never fall, and what takes the right to write away for good needs the
--- @ key's exclusive lock, held by nobody who has a write in flight. Derives `writable`.
+-- @ key's exclusive lock, held by nobody who has a write in flight. Derives `writable`, and keeps it empty while the whole region is fenced.
 create or replace function homeregion.ownership_changes() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
   was_open boolean := tg_op <> 'INSERT' and {{old_home_here}} and old.state in ('ACTIVE', 'DRAINING');
   stays_open boolean := tg_op = 'UPDATE' and {{new_home_stays}} and new.state in ('ACTIVE', 'DRAINING') and new.epoch = old.epoch;
   opens boolean := tg_op <> 'DELETE' and {{new_home_here}} and new.state = 'ACTIVE';
+  -- Already what it should be, or swept away by a fence of the region, whose lift brings it back.
+  stays boolean := tg_op = 'UPDATE' and opens and stays_open and {{old_home_here}} and old.state = 'ACTIVE' and new.require_epoch = old.require_epoch;
 begin
   if tg_op = 'UPDATE' and (new.key <> old.key or new.epoch < old.epoch or new.token < old.token) then
     raise exception 'homeregion: the key is immutable, and neither epoch nor token may fall' using errcode = 'HR006';
@@ -130,8 +136,12 @@ begin
   if tg_op <> 'INSERT' and not (opens and new.epoch = old.epoch and new.require_epoch = old.require_epoch) then
     delete from homeregion.writable where key = old.key;
   end if;
-  if opens then
-    insert into homeregion.writable (key, epoch, require_epoch{{home_column}}) values (new.key, new.epoch, new.require_epoch{{home_value}}) on conflict (key) do nothing;
+  if opens and not stays then
+    -- First the lock, then the look: an opening that did not see the region's fence is seen by the fence.
+    perform pg_advisory_xact_lock_shared({{opening_space}}, hashtext(new.home_region collate "C"));
+    if not homeregion.region_closed(new.home_region) then
+      insert into homeregion.writable (key, epoch, require_epoch{{home_column}}) values (new.key, new.epoch, new.require_epoch{{home_value}}) on conflict (key) do nothing;
+    end if;
   end if;
   return null;
 end $body$

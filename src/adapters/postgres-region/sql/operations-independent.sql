@@ -109,6 +109,8 @@ declare
   stayed boolean;
 begin
   perform homeregion.begin_change();
+  -- Before any lock of the key: a lift takes the gate first, too.
+  if homeregion.region_closed(here) then perform homeregion.refuse_opening(p_key, here); end if;
   -- A key that was only drained never left, so no foreign copy is under way, and the writer that kept it from draining may still be open:
   -- giving it back must not wait for that one. A fence that comes first is seen under the row's lock, and refuses this.
   select s.epoch = p_epoch and s.home_region = here and s.state in ('DRAINING', 'ACTIVE') into stayed from homeregion.ownership s where s.key = p_key;
@@ -127,6 +129,8 @@ begin
   else
     perform homeregion.unexpected(p_key, format('an epoch below %s, or DRAINING at it', p_epoch));
   end if;
+  -- Fenced meanwhile: told as opened it would be a home where nobody can write.
+  if homeregion.region_fenced(here) then perform homeregion.refuse_opening(p_key, here); end if;
   perform homeregion.announce(p_key);
   return query select s.* from homeregion.state s where s.key = p_key;
 end $body$

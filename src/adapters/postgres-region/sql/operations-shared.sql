@@ -67,6 +67,7 @@ begin
   perform homeregion.begin_change();
   o := homeregion.own(p_key, p_epoch, p_token);
   if o.state <> 'ACTIVE' then perform homeregion.unexpected(p_key, 'ACTIVE on the control plane''s record'); end if;
+  if homeregion.region_fenced(o.home_region) then perform homeregion.refuse_opening(p_key, o.home_region); end if;
   return query select s.* from homeregion.state s where s.key = p_key;
 end $body$
 
@@ -122,6 +123,10 @@ begin
     on conflict (key) do nothing;
     if not found then perform homeregion.unexpected(new.key, 'not known to the boundary before the record'); end if;
     return null;
+  end if;
+  -- Nothing is handed over to a region that is fenced as a whole; a key that stays at home there is given back, and writable after the lift.
+  if new.state = 'ACTIVE' and homeregion.region_closed(new.home_region) and new.home_region <> old.home_region then
+    perform homeregion.refuse_opening(new.key, new.home_region);
   end if;
   select * into b from homeregion.ownership where key = new.key for no key update;
   if b.key is null then perform homeregion.unexpected(new.key, 'known to the boundary (homeregion key sync)'); end if;
