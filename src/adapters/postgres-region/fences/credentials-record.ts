@@ -1,0 +1,156 @@
+import type { FenceCause, FenceState } from '../../../domain/fence.ts'
+import type { Connection, Row, Statement } from '../../postgres/connection.ts'
+import { identifier, literal } from '../quoting.ts'
+
+/** `delivering`: the sink may hold a secret that was never in force. `rotated`: the secret the sink took is in force. */
+export type Phase = 'closed' | 'delivering' | 'rotated'
+
+/** One role as the fence found it, and how far it has come with it. */
+export type LoginItem = {
+  readonly role: string
+  readonly canLogin: boolean
+  /**
+   * SHA-256 of what the catalogue held for its password, null where there was none or this login may not see it. Never more than that: a password
+   * that was replaced is not brought back, and one that was not never left the catalogue.
+   */
+  readonly passwordDigest: string | null
+  readonly phase: Phase
+}
+
+export type StandingFence = {
+  readonly state: Exclude<FenceState, 'lifted' | 'unknown'>
+  readonly since: string
+  readonly cause: FenceCause
+}
+
+export type CredentialsRecord = {
+  read(): Promise<{ readonly fence: StandingFence | null; readonly items: readonly LoginItem[] }>
+  /** Every role that has no item yet gets one, and none may log in any more: one commit. */
+  close(roles: readonly string[], cause: FenceCause, seesPasswords: boolean): Promise<void>
+  /** From here on the sink may hold a secret that is not in force. */
+  delivering(role: string, delivery: string): Promise<void>
+  /** The password changes, and the record with it. Refused when another delivery was begun since. */
+  rotate(role: string, delivery: string, verifier: string): Promise<void>
+  applied(): Promise<void>
+  lifting(): Promise<void>
+  /** The role gets back its LOGIN if it had it, and its item goes away. */
+  restore(item: LoginItem): Promise<void>
+  /** The role is gone: nothing can be brought back. */
+  drop(role: string): Promise<void>
+  lifted(): Promise<void>
+}
+
+/** The record of one fence stands in the region's database: whatever dies, the roles and what is known about them never part. */
+export function createCredentialsRecord(connection: Connection, region: string, name: string): CredentialsRecord {
+  const commit = async (statements: readonly Statement[]) => {
+    await connection.transaction('write', [DURABLE, ...statements])
+  }
+  const mine = [region, name]
+  const setState = (state: StandingFence['state']): Statement => ({
+    sql: 'update homeregion.fence set state = $3 where region = $1 and name = $2',
+    parameters: [...mine, state],
+  })
+  const forget = (role: string): Statement => ({
+    sql: 'delete from homeregion.fence_item where region = $1 and name = $2 and item = $3',
+    parameters: [...mine, role],
+  })
+  return {
+    read: async () => {
+      const [fences, items] = await Promise.all([
+        connection.query('read', 'select * from homeregion.fence where region = $1 and name = $2', mine),
+        connection.query('read', 'select item, former from homeregion.fence_item where region = $1 and name = $2 order by item', mine),
+      ])
+      const [row] = fences.rows
+      return { fence: row === undefined ? null : standing(row), items: items.rows.map(loginItem) }
+    },
+    close: async (roles, cause, seesPasswords) =>
+      await commit([
+        { sql: KEEP_FENCE, parameters: [...mine, cause.reason, cause.by, cause.runId] },
+        ...roles.flatMap(role => [
+          { sql: seesPasswords ? KEEP_LOGIN_AND_PASSWORD : KEEP_LOGIN, parameters: [...mine, role] },
+          { sql: alterRole(role, 'NOLOGIN') },
+        ]),
+      ]),
+    delivering: async (role, delivery) =>
+      await commit([advance({ mine, role, from: ['closed', 'delivering'], set: { phase: 'delivering', delivery } })]),
+    rotate: async (role, delivery, verifier) =>
+      await commit([
+        advance({ mine, role, from: ['delivering'], delivery, set: { phase: 'rotated' } }),
+        { sql: alterRole(role, `PASSWORD ${literal(verifier)}`) },
+      ]),
+    applied: async () => await commit([setState('applied')]),
+    lifting: async () => await commit([setState('lifting')]),
+    restore: async item => await commit([...(item.canLogin ? [{ sql: alterRole(item.role, 'LOGIN') }] : []), forget(item.role)]),
+    drop: async role => await commit([forget(role)]),
+    lifted: async () =>
+      await commit([
+        { sql: 'delete from homeregion.fence where region = $1 and name = $2 and state = $3', parameters: [...mine, 'lifting'] },
+      ]),
+  }
+}
+
+export function alterRole(role: string, change: string): string {
+  return `ALTER ROLE ${identifier(role)} ${change}`
+}
+
+/** A fence that a crash takes back is none; what waits for standbys as well keeps doing so. */
+const DURABLE: Statement = {
+  sql: `select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local')`,
+}
+
+// A fence that stands keeps whoever wanted it first; one that was on its way down is wanted anew.
+const KEEP_FENCE = `insert into homeregion.fence as f (region, name, kind, state, reason, applied_by, run_id)
+values ($1, $2, 'credentials', 'applying', $3, $4, $5)
+on conflict (region, name) do update set state = 'applying',
+  reason = case f.state when 'lifting' then excluded.reason else f.reason end,
+  applied_by = case f.state when 'lifting' then excluded.applied_by else f.applied_by end,
+  run_id = case f.state when 'lifting' then excluded.run_id else f.run_id end,
+  since = case f.state when 'lifting' then excluded.since else f.since end`
+
+const keepLogin = (digest: string, catalogue: string) => `insert into homeregion.fence_item (region, name, item, former)
+select $1, $2, r.rolname, jsonb_build_object('canLogin', r.rolcanlogin, 'passwordDigest', ${digest}, 'phase', 'closed')
+from ${catalogue} r where r.rolname = $3
+on conflict do nothing`
+const KEEP_LOGIN = keepLogin('null', 'pg_catalog.pg_roles')
+export const PASSWORD_DIGEST = `encode(sha256(convert_to(r.rolpassword, 'UTF8')), 'hex')`
+const KEEP_LOGIN_AND_PASSWORD = keepLogin(PASSWORD_DIGEST, 'pg_catalog.pg_authid')
+
+type Advance = {
+  readonly mine: readonly string[]
+  readonly role: string
+  readonly from: readonly Phase[]
+  readonly delivery?: string
+  readonly set: Record<string, string>
+}
+
+/** Raises (division by zero) when the item is not where we left it: somebody else went on with this fence. */
+function advance(step: Advance): Statement {
+  return {
+    sql: `with moved as (
+      update homeregion.fence_item set former = former || $5::jsonb
+      where region = $1 and name = $2 and item = $3 and former ->> 'phase' = any ($4::text[]) and ($6::text is null or former ->> 'delivery' = $6)
+      returning 1)
+    select 1 / count(*) from moved`,
+    parameters: [...step.mine, step.role, step.from, JSON.stringify(step.set), step.delivery ?? null],
+  }
+}
+/** SQLSTATE of an item that is not where we left it. */
+export const OVERTAKEN = '22012'
+
+function standing(row: Row): StandingFence {
+  return {
+    state: row.state as StandingFence['state'],
+    since: row.since instanceof Date ? row.since.toISOString() : String(row.since),
+    cause: { reason: String(row.reason), by: String(row.applied_by), runId: typeof row.run_id === 'string' ? row.run_id : null },
+  }
+}
+
+function loginItem(row: Row): LoginItem {
+  const former = row.former as { canLogin?: boolean; passwordDigest?: string | null; phase?: Phase }
+  return {
+    role: String(row.item),
+    canLogin: former.canLogin === true,
+    passwordDigest: former.passwordDigest ?? null,
+    phase: former.phase ?? 'closed',
+  }
+}
