@@ -45,7 +45,7 @@ export function createConnection(options: ConnectionOptions): Connection {
   let current: Promise<pg.Client> | null = null
   let connected: pg.Client | null = null
 
-  const open = async (): Promise<pg.Client> => {
+  const open = async (bare: boolean): Promise<pg.Client> => {
     const password = options.login.password === null ? undefined : await options.secrets.read(options.login.password)
     const client = new pg.Client({
       connectionString: options.login.url,
@@ -55,9 +55,7 @@ export function createConnection(options: ConnectionOptions): Connection {
       pipeline: true,
       types: { getTypeParser },
       // The server's own bounds, a little longer than ours, so that nothing of a call we gave up on lives on for ever.
-      ...(options.bare === true
-        ? {}
-        : { statement_timeout: options.callTimeoutMs * 2, idle_in_transaction_session_timeout: options.callTimeoutMs * 2 }),
+      ...(bare ? {} : { statement_timeout: options.callTimeoutMs * 2, idle_in_transaction_session_timeout: options.callTimeoutMs * 2 }),
     })
     // Set afterwards: what a connection string does not say wins over the option beside it, and an empty password is what it says.
     if (password !== undefined) client.password = password
@@ -68,6 +66,8 @@ export function createConnection(options: ConnectionOptions): Connection {
       connected = client
       return client
     } catch (error) {
+      // What an address leads to is not always known: a pooler there says so in this way.
+      if (!bare && error instanceof pg.DatabaseError && error.code === UNSUPPORTED_SETTING) return await open(true)
       throw unreachable(options, error)
     }
   }
@@ -81,7 +81,7 @@ export function createConnection(options: ConnectionOptions): Connection {
   // Taken before anything is awaited: calls made in one tick on a closed session share the one that opens.
   const session = (): Promise<pg.Client> => {
     if (current !== null) return current
-    const opening = open()
+    const opening = open(options.bare === true)
     current = opening
     opening.catch(() => {
       if (current === opening) current = null
@@ -167,6 +167,8 @@ function shape(result: pg.QueryResult<Row>): Rows {
   return { rows: result.rows, count: result.rowCount ?? 0 }
 }
 
+// protocol_violation: how PgBouncer answers a setting at the session's start that it does not know.
+const UNSUPPORTED_SETTING = '08P01'
 const INT8 = 20
 // bigint as number: epochs, tokens and counts stay far below 2^53.
 function getTypeParser(oid: number, format?: 'text' | 'binary'): (value: string) => unknown {
