@@ -1,6 +1,7 @@
 import { isHomeregionError } from '../domain/errors.ts'
 import { boundaryProblems } from '../engine/checks/regions.ts'
 import type { CliContext, World } from './context.ts'
+import { reconcile } from './fence/tell.ts'
 import { printable } from './render/error.ts'
 import { mark } from './render/progress.ts'
 
@@ -11,8 +12,10 @@ export async function doctor(context: CliContext): Promise<void> {
   const format = context.format('json')
   const { config } = await context.settings()
   const world = await context.connect()
+  await reconcile(context, world)
   const places = [
     controlPlaneFindings(world),
+    fenceLogFindings(world),
     ...config.regions.flatMap(r => [databaseFindings(world, r.name), kafkaFindings(world, r.name)]),
   ]
   const findings = (await Promise.all(places)).flat()
@@ -47,6 +50,30 @@ async function controlPlaneFindings(world: World): Promise<readonly Finding[]> {
         `synchronous_commit ${facts.synchronousCommit}`,
       ),
       listed(place, 'audit chain', broken === null ? [] : [`broken at row ${broken}`], 'unbroken'),
+    ]
+  })
+}
+
+/** Fences that were found lifted or left half-done; and what stands on this machine only. */
+async function fenceLogFindings(world: World): Promise<readonly Finding[]> {
+  const place = 'fence log'
+  return await looked(place, async () => {
+    const told = await world.controlPlane.fencesTold()
+    const bad = told.filter(f => !['applied', 'lifted', 'rotated'].includes(f.event))
+    const left = await world.fenceJournal.pending()
+    return [
+      listed(
+        place,
+        'fences',
+        bad.map(f => `${f.fence} of ${f.region}: ${f.event} by ${f.by} at ${f.at}`),
+        `${told.filter(f => f.event === 'applied').length} stand as they should`,
+      ),
+      listed(
+        place,
+        'on this machine',
+        left.length === 0 ? [] : [`${left.length} entries that the control plane does not have: ${world.fenceJournal.file}`],
+        'nothing that the control plane does not have',
+      ),
     ]
   })
 }

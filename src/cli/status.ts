@@ -1,6 +1,7 @@
 import { HomeregionError } from '../domain/errors.ts'
 import { parseKey, showKey } from '../domain/key.ts'
 import type { CliContext } from './context.ts'
+import { reconcile } from './fence/tell.ts'
 import { type Status, statusJson, statusPaste, statusText } from './render/status.ts'
 
 const NOT_ACTIVE_LIMIT = 200
@@ -15,20 +16,26 @@ export async function status(context: CliContext, keys: readonly string[], withE
 
 async function readStatus(context: CliContext, asked: readonly string[]): Promise<Status> {
   const { config } = await context.settings()
-  const { controlPlane } = await context.connect()
+  const world = await context.connect()
+  const { controlPlane } = world
+  // What an emergency left on this machine belongs to the picture.
+  await reconcile(context, world)
   const asOf = new Date().toISOString()
-  const [counts, openRuns, keys, history] = await Promise.all([
+  const [counts, openRuns, keys, history, told] = await Promise.all([
     controlPlane.countOwnership(),
     controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
     asked.length > 0
       ? controlPlane.ownership(asked)
       : Promise.all(MOVING.map(state => controlPlane.listOwnership({ state, limit: NOT_ACTIVE_LIMIT }))).then(lists => lists.flat()),
     Promise.all(asked.map(key => controlPlane.history(key))).then(lists => lists.flat()),
+    controlPlane.fencesTold(),
   ])
   const missing = asked.filter(key => !keys.some(r => r.key === key))
   if (missing.length > 0)
     throw new HomeregionError('unknown-key', { fact: `not registered: ${missing.map(showKey).join(', ')}`, next: 'homeregion key list' })
   const runs = asked.length > 0 ? openRuns.filter(run => run.moves.some(m => asked.includes(m.key))) : openRuns
-  const degraded = runs.length > 0 || keys.some(k => k.state !== 'ACTIVE')
-  return { service: config.service, asOf, counts, keys, openRuns: runs, history, degraded }
+  const fences = told.filter(fence => fence.event !== 'lifted' && fence.event !== 'rotated')
+  // A fence that stands as it should needs nobody.
+  const degraded = runs.length > 0 || keys.some(k => k.state !== 'ACTIVE') || fences.some(fence => fence.event !== 'applied')
+  return { service: config.service, asOf, counts, keys, openRuns: runs, history, fences, degraded }
 }

@@ -1,9 +1,11 @@
 import { formatMs } from '../../domain/duration.ts'
+import type { FenceEvent, LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { LogRow } from '../../domain/ports.ts'
 import type { Printer } from '../context.ts'
+import { printable } from './error.ts'
 import { fence, plain } from './paste.ts'
 import { renderTable } from './table.ts'
 
@@ -17,6 +19,8 @@ export type Status = {
   readonly keys: readonly OwnershipRecord[]
   readonly openRuns: readonly Run[]
   readonly history: readonly LogRow[]
+  /** Fences of whole regions that stand or were left half-done, as far as the control plane was told. */
+  readonly fences: readonly LoggedFence[]
   readonly degraded: boolean
 }
 
@@ -28,6 +32,7 @@ export function statusText(status: Status, printer: Printer): string {
   return [
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
     ...status.openRuns.flatMap(run => ['', ...runLines(run)]),
+    ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
     ...(status.keys.length === 0
       ? []
       : ['', renderTable(['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'], status.keys.map(keyRow))]),
@@ -71,6 +76,7 @@ export function statusPaste(status: Status): string {
   const lines = [
     `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
     ...status.openRuns.flatMap(runLines),
+    ...worstFence(status.fences).map(fenceLine),
     ...status.keys.map(
       r =>
         `${showKey(r.key)} ${r.state}${r.state === 'ACTIVE' ? '' : ' NOBODY CAN WRITE'} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
@@ -104,6 +110,29 @@ function runLines(run: Run): readonly string[] {
     `  since ${run.startedAt} by ${run.startedBy}; ${lease}`,
     ...(run.leaseAlive ? [] : [`  next: homeregion resume ${run.id}`, `   or: homeregion abort ${run.id}`]),
   ]
+}
+
+// What the newest entry of a fence says about it, the worst first.
+const FENCE_WORDS: Readonly<Record<FenceEvent, string>> = {
+  'found-lifted': 'FOUND LIFTED: it is on record as applied, and does not stand',
+  'apply-failed': 'NOT APPLIED AS A WHOLE',
+  'lift-failed': 'NOT LIFTED AS A WHOLE',
+  'apply-started': 'being applied (or its process died)',
+  'lift-started': 'being lifted (or its process died)',
+  applied: 'stands',
+  lifted: 'lifted',
+  rotated: 'lifted',
+  noted: 'noted',
+}
+
+function fenceLine({ region, fence, event, by, at, reason }: LoggedFence): string {
+  const line = `fence ${fence} of ${region}: ${FENCE_WORDS[event]}, by ${by} at ${at}${reason === null ? '' : ` (${reason})`}`
+  return event === 'applied' ? line : `${line}; next: homeregion fence status ${region}`
+}
+
+function worstFence(fences: Status['fences']): Status['fences'] {
+  const rank = (event: FenceEvent) => Object.keys(FENCE_WORDS).indexOf(event)
+  return [...fences].sort((a, b) => rank(a.event) - rank(b.event))
 }
 
 function worstFirst(counts: Status['counts']): Status['counts'] {
