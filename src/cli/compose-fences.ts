@@ -3,8 +3,11 @@ import { createFenceNotes } from '../adapters/files/fence-notes.ts'
 import { createLoggedFence } from '../adapters/files/logged-fence.ts'
 import { createExecFence } from '../adapters/hooks/exec-fence.ts'
 import { createHttpFence } from '../adapters/hooks/http-fence.ts'
+import { createKafkaFence } from '../adapters/kafka-region/fence.ts'
 import { createBoundaryFence } from '../adapters/postgres-region/fences/boundary.ts'
+import { createCredentialsFence } from '../adapters/postgres-region/fences/credentials.ts'
 import { createReadOnlyFence } from '../adapters/postgres-region/fences/read-only.ts'
+import { createSink, SINK_TIMEOUT_MS } from '../adapters/sinks/sink.ts'
 import { systemClock } from '../adapters/system/clock.ts'
 import type { Secrets } from '../adapters/system/secrets.ts'
 import type { Config, FenceConfig, RegionConfig } from '../domain/config.ts'
@@ -15,6 +18,7 @@ import type { FaultPoint, Hooks } from '../domain/ports.ts'
 export type FenceParts = {
   readonly config: Config
   readonly secrets: Secrets
+  readonly env: Readonly<Record<string, string | undefined>>
   readonly journal: FenceJournal
   readonly hooks: Hooks
   readonly fault: FaultPoint
@@ -45,7 +49,7 @@ function logged(fences: readonly Fence[], { journal, holder }: FenceParts): read
 }
 
 function composed(region: RegionConfig, fence: FenceConfig, parts: FenceParts): readonly Fence[] {
-  const { config, journal, hooks, secrets, fault, holder } = parts
+  const { config, env, journal, hooks, secrets, fault, holder } = parts
   const entry: NewEntry = newEntry(holder.host)
   const notes = () => createFenceNotes(journal, { region: region.name, fence: fence.name, kind: fence.kind, by: holder.user }, entry)
   const now = () => systemClock.now()
@@ -57,7 +61,17 @@ function composed(region: RegionConfig, fence: FenceConfig, parts: FenceParts): 
     case 'read-only':
       return [createReadOnlyFence(region, fence, config, secrets, fault)]
     case 'credentials':
+      return [
+        createCredentialsFence(
+          region,
+          fence,
+          config,
+          secrets,
+          sink => createSink(sink, { secrets, env, timeoutMs: SINK_TIMEOUT_MS }),
+          fault,
+        ),
+      ]
     case 'kafka':
-      return []
+      return [createKafkaFence(region, fence, config, secrets, notes(), fault)]
   }
 }

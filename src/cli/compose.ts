@@ -43,7 +43,7 @@ export function compose(config: Config, env: Env): World {
   const stream = once(name => createRegionStream(named(name), config, secrets))
   const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane)
   const fault = createFaultPoint(env['HOMEREGION_FAULT'])
-  const parts = { config, secrets, journal: fenceJournal, hooks: createHooks(env), fault, holder }
+  const parts = { config, secrets, env, journal: fenceJournal, hooks: createHooks(env), fault, holder }
   const fences = once(name => composeFences(named(name), parts))
   const rotating: Fence[] = []
   const engine = (operator: Operator): Engine => ({
