@@ -180,7 +180,8 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await fence.apply(CAUSE)
     expect(await verdicts(fence)).toEqual([])
     await fence.lift(CAUSE)
-    await admin.query('revoke all on homeregion.fence, homeregion.fence_item from fencer')
+    await admin.query(`revoke all on homeregion.fence, homeregion.fence_item from fencer; alter role fencer nologin;
+      revoke app_owner, app_other, "Lead; drop" from fencer`)
     expect(await accessLists(admin)).toEqual(before)
     await fence.close()
   })
