@@ -5,6 +5,7 @@ import type {
   FenceConfig,
   KafkaLogin,
   RegionConfig,
+  Rpo,
   SecretReference,
   SecretSink,
   TableName,
