@@ -72,6 +72,7 @@ export async function startSessionPooler(options: PoolerOptions): Promise<Sessio
     let startup: Startup | null = null
     let password: string | null = null
     let lent: ServerSession | null = null
+    const lost = () => void client.destroy()
     let borrowing: Promise<void> | null = null
     /** Answers owed to the client before its session may go to somebody else. */
     let owed = 0
@@ -88,11 +89,16 @@ export async function startSessionPooler(options: PoolerOptions): Promise<Sessio
           if (frame.type !== 'Z') continue
           owed -= 1
           if (options.mode !== 'transaction' || owed > 0 || frame.body.toString('latin1') !== 'I') continue
-          lent = null
-          giveBack(session)
+          release(session)
         }
       })
-      session.socket.once('close', () => client.destroy())
+      session.socket.once('close', lost)
+    }
+
+    const release = (session: ServerSession): void => {
+      lent = null
+      session.socket.off('close', lost)
+      giveBack(session)
     }
 
     const forward = async (frame: Frame): Promise<void> => {
@@ -126,10 +132,7 @@ export async function startSessionPooler(options: PoolerOptions): Promise<Sessio
         return refuse(client, code, error instanceof Error ? error.message : String(error))
       }
       password = secret
-      if (options.mode === 'transaction' && lent !== null) {
-        giveBack(lent)
-        lent = null
-      }
+      if (options.mode === 'transaction' && lent !== null) release(lent)
       client.write(Buffer.concat([message('R', int32(0)), message('K', Buffer.alloc(8)), message('Z', Buffer.from('I'))]))
     }
 
@@ -140,8 +143,7 @@ export async function startSessionPooler(options: PoolerOptions): Promise<Sessio
       if (lent === null) return
       // A client that left in the middle of something takes its session with it.
       if (owed > 0 || options.mode === 'transaction') lent.socket.destroy()
-      else giveBack(lent)
-      lent = null
+      else release(lent)
     })
     // One frame after the other, also while a session is being opened.
     let turn = Promise.resolve()
