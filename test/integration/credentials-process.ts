@@ -1,0 +1,12 @@
+import { createFaultPoint } from '../../src/adapters/system/fault-point.ts'
+import type { Config, RegionConfig } from '../../src/domain/config.ts'
+import { CAUSE, fenceOf } from './credentials-scene.ts'
+
+/** Applies or lifts the credentials fence of SCENE: started by a test, which kills it on the way. */
+const scene = JSON.parse(process.env['SCENE'] ?? '{}') as { region: RegionConfig; config: Config; verb: 'apply' | 'lift' }
+const fence = fenceOf(scene.region, scene.config, process.env, createFaultPoint(process.env['HOMEREGION_FAULT']))
+try {
+  await fence[scene.verb](CAUSE)
+} finally {
+  await fence.close()
+}
