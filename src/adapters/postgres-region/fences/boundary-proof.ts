@@ -12,7 +12,9 @@ import { named } from './open-transaction.ts'
 type Subject = {
   readonly region: RegionConfig
   readonly config: Config
-  readonly fence: RegionFence
+  readonly fence: Pick<RegionFence, 'read'>
+  /** Over a session of its own. */
+  readonly waiting: Pick<RegionFence, 'inFlight'>
   readonly reads: Connection
   readonly probe: WriteProbe
 }
@@ -45,7 +47,7 @@ export async function proveBoundary(subject: Subject): Promise<readonly Observat
         : fail(observer, required, observed, { writableKeys })
     }),
     seen(observer, 'no transaction that was admitted is open', async required => {
-      const open = await subject.fence.inFlight(REFUSED_ONES_MS)
+      const open = await subject.waiting.inFlight(REFUSED_ONES_MS)
       if (open.length === 0) return pass(observer, required, '0 open')
       return fail(observer, required, `${open.length} open: ${open.map(named).join('; ')}`, { inFlight: open })
     }),

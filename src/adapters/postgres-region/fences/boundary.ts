@@ -31,6 +31,8 @@ export function createBoundaryFence(region: RegionConfig, config: Config, secret
   const probe = createWriteProbe(region, config, secrets)
   const boundary = createRegionFence(changes, region.name)
   const known = createRegionFence(reads, region.name)
+  // A proof's own wait: it stands neither behind a wait of `apply` nor in front of what is read.
+  const waits = session('homeregion in-flight')
   const timeoutMs = config.policy.callTimeoutMs
 
   const coded = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -104,9 +106,9 @@ export function createBoundaryFence(region: RegionConfig, config: Config, secret
         if (now.standing !== null) throw await failed('it was applied again when it was read back', undefined)
         return ['homeregion.fence: no row', `keys writable: ${now.writableKeys}`]
       }),
-    verify: async () => await proveBoundary({ region, config, fence: boundary, reads, probe }),
+    verify: async () => await proveBoundary({ region, config, fence: known, waiting: createRegionFence(waits, region.name), reads, probe }),
     status: async () => await readBack().then(status, unread),
-    close: async () => void (await Promise.all([changes.close(), reads.close(), probe.close()])),
+    close: async () => void (await Promise.all([changes.close(), reads.close(), waits.close(), probe.close()])),
   }
 }
 
