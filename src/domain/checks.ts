@@ -8,7 +8,7 @@ export type CheckSpec = {
   /** `run`: once per run; `key`: once per key. */
   readonly scope: CheckScope
   /** What it proves for the interlock, if anything. */
-  readonly proves: 'fence' | 'catch-up' | null
+  readonly proves: 'fence' | 'catch-up' | 'fence-from-outside' | 'loss' | null
   /** Parameter names, with their kind and default (durations in ms). */
   readonly parameters: Readonly<Record<string, { kind: CheckParameter; default: number }>>
   /** False: a `fail` will not turn into a pass by waiting, so the gate refuses at once instead of at its deadline. */
@@ -137,9 +137,64 @@ export const CHECKS = [
     waits: true,
     sentence: 'No event of an older epoch is still arriving at the target.',
   },
+  {
+    name: 'source-dark',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    waits: false,
+    sentence: 'No vantage point has reached the source within policy.darkAfter.',
+  },
+  {
+    name: 'lease-over',
+    scope: 'run',
+    proves: 'fence-from-outside',
+    parameters: {},
+    waits: true,
+    sentence: "The source's lease is granted no more, and its last grant is over by the control plane's clock.",
+  },
+  {
+    name: 'external-fence-holds',
+    scope: 'run',
+    proves: 'fence-from-outside',
+    parameters: {},
+    waits: false,
+    sentence: 'Each exec and http fence of the source is applied, and its own probe says that it stands.',
+  },
+  {
+    name: 'source-attested',
+    scope: 'run',
+    proves: 'fence-from-outside',
+    parameters: {},
+    waits: true,
+    sentence: 'A person says, with a reason, that the source can no longer write.',
+  },
+  {
+    name: 'loss-acknowledged',
+    scope: 'run',
+    proves: 'loss',
+    parameters: {},
+    waits: false,
+    sentence: 'What may be lost was measured, the policy allows it, and a person or a token owned it.',
+  },
+  {
+    name: 'approved',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    waits: true,
+    sentence: 'As many approvers as the policy asks for have agreed, none of them the one who began.',
+  },
 ] as const satisfies readonly CheckSpec[]
 
 export type CheckName = (typeof CHECKS)[number]['name']
+
+/** The three fences that need no word of the source; a forced failover stands on exactly one. */
+export const OUTSIDE_FENCES = ['lease-over', 'external-fence-holds', 'source-attested'] as const satisfies readonly CheckName[]
+export type OutsideFence = (typeof OUTSIDE_FENCES)[number]
+
+/** Checks of which only a run of intent failover has any use. */
+export const FORCED_CHECKS = ['source-dark', ...OUTSIDE_FENCES, 'loss-acknowledged', 'approved'] as const satisfies readonly CheckName[]
 
 export function checkSpec(name: CheckName): CheckSpec {
   const found = CHECKS.find(c => c.name === name)

@@ -43,6 +43,20 @@ export const ERRORS = {
   'fence-open': 'refused',
   /** The control plane's word that the region owns something is missing. */
   'lift-refused': 'notAllowed',
+  /** The region's lease is not granted: a run withholds it, or the region is in exile. */
+  'lease-withheld': 'conflict',
+  /** A region that was failed over and is not back yet was to own something. */
+  'region-exiled': 'notAllowed',
+  /** The approval of somebody who is not listed, who began the run, or who has spoken already. */
+  'approval-refused': 'notAllowed',
+  /** A forced failover was asked for while somebody still reaches the source. */
+  'source-answers': 'refused',
+  /** The policy forbids to lose what may be lost of a key. */
+  'loss-forbidden': 'notAllowed',
+  /** The acknowledgement is missing, or smaller than what may be lost. */
+  'loss-not-acknowledged': 'rpo',
+  /** The acknowledgement token is unknown, used, over, or for something else. */
+  'ack-token-refused': 'rpo',
   sandbox: 'unexpected',
   unexpected: 'unexpected',
   interrupted: 'interrupted',

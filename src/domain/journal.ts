@@ -1,11 +1,16 @@
 import type { Evidence, Json } from './evidence.ts'
+import type { ForcedPermit } from './forced-interlock.ts'
 import type { ActivationPermit } from './interlock.ts'
-import type { OwnershipRecord, TransitionName } from './ownership.ts'
+import type { Acknowledgement, LossEstimate } from './loss.ts'
+import type { ForcedTransition, OwnershipRecord, TransitionName } from './ownership.ts'
 import type { PlannedMove } from './plan.ts'
 import type { Intent } from './runbook.ts'
 
-/** `OPEN` runs hold their keys. `NEEDS_HUMAN` is open too: nothing else may touch the keys until resume or abort settles it. */
-export const RUN_STATES = ['OPEN', 'NEEDS_HUMAN', 'DONE', 'ABORTED', 'REFUSED'] as const
+/**
+ * `OPEN` runs hold their keys. `NEEDS_HUMAN` is open too: nothing else may touch the keys until resume or abort settles it; only a forced
+ * failover may seize them. `SEIZED`: it did, and nothing was left to settle.
+ */
+export const RUN_STATES = ['OPEN', 'NEEDS_HUMAN', 'DONE', 'ABORTED', 'REFUSED', 'SEIZED'] as const
 export type RunState = (typeof RUN_STATES)[number]
 
 /** How a key's part of a run ended; null while it has not. */
@@ -62,7 +67,7 @@ export type AttemptStart = { readonly id: string; readonly key: string | null; r
 export type AttemptEnd = { readonly id: string; readonly outcome: AttemptOutcome; readonly result: Json }
 
 export type OwnershipChange = {
-  readonly transition: Exclude<TransitionName, 'register' | 'activate'>
+  readonly transition: Exclude<TransitionName, 'register' | 'activate' | ForcedTransition>
   /** The record as last read; the change is refused if it is not current any more. */
   readonly expected: OwnershipRecord
   /** Region being moved to; needed by `drain`, ignored by the others. */
@@ -72,12 +77,27 @@ export type OwnershipChange = {
 /** The one change that hands ownership over. Its permit carries the evidence; the control plane's constraints check it again. */
 export type Activation = { readonly expected: OwnershipRecord; readonly permit: ActivationPermit }
 
+/**
+ * The one commit of a forced failover, for all its keys: `isolate*` and `activate-forced` of each, who owned which loss, the source's exile, its
+ * lease withheld, and the runs that had the keys: closed as `SEIZED`, or left to settle the keys they keep. A run that was seized may have been
+ * taken over since ours was opened, so that a region knows its newer token: retake the run before the target is told.
+ * Refused with `loss-not-acknowledged`, `ack-token-refused`, `loss-forbidden`, `region-exiled` (the target), `approval-refused`, `epoch-moved`.
+ */
+export type ForcedChange = {
+  /** The records as last read, those of the permit; refused as a whole when one is not current any more. */
+  readonly expected: readonly OwnershipRecord[]
+  readonly permit: ForcedPermit
+  readonly estimate: LossEstimate
+  readonly acknowledgement: Acknowledgement
+}
+
 /** One transaction of the journal: all of it or nothing, and only under a current token. */
 export type JournalChange = {
   readonly ends?: readonly AttemptEnd[]
   readonly evidence?: readonly Evidence[]
   readonly ownership?: readonly OwnershipChange[]
   readonly activation?: Activation
+  readonly forced?: ForcedChange
   readonly starts?: readonly AttemptStart[]
   readonly keyOutcomes?: readonly { readonly key: string; readonly outcome: KeyOutcome }[]
   readonly runState?: RunState

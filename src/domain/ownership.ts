@@ -21,6 +21,8 @@ export type Transition = {
   readonly mayWrite: MayWrite
   readonly epoch: EpochRule
   readonly home: HomeRule
+  /** Takes the key from whatever run had it, and to a target of its own; only as part of a forced failover. */
+  readonly seizes?: true
   /** One sentence for the operator. */
   readonly sentence: string
 }
@@ -98,9 +100,68 @@ export const TRANSITIONS = [
     home: 'same',
     sentence: 'The move was abandoned while the target caught up; the source writes again under a new epoch.',
   },
+  {
+    name: 'isolate',
+    from: 'ACTIVE',
+    to: 'FENCED',
+    mayWrite: 'nobody',
+    epoch: 'same',
+    home: 'same',
+    seizes: true,
+    sentence: 'The source is dark and fenced from outside, without its word; by our record nobody may write.',
+  },
+  {
+    name: 'isolate-draining',
+    from: 'DRAINING',
+    to: 'FENCED',
+    mayWrite: 'nobody',
+    epoch: 'same',
+    home: 'same',
+    seizes: true,
+    sentence: 'A move that had begun to drain is seized; the source is fenced from outside, nobody may write.',
+  },
+  {
+    name: 'isolate-fenced',
+    from: 'FENCED',
+    to: 'FENCED',
+    mayWrite: 'nobody',
+    epoch: 'same',
+    home: 'same',
+    seizes: true,
+    sentence: 'A move that had fenced the source is seized; the source is fenced from outside too, nobody may write.',
+  },
+  {
+    name: 'isolate-catch-up',
+    from: 'CATCH_UP',
+    to: 'FENCED',
+    mayWrite: 'nobody',
+    epoch: 'same',
+    home: 'same',
+    seizes: true,
+    sentence: 'A move whose target was catching up is seized; the source is fenced from outside too, nobody may write.',
+  },
+  {
+    name: 'activate-forced',
+    from: 'FENCED',
+    to: 'ACTIVE',
+    mayWrite: 'home',
+    epoch: 'next',
+    home: 'target',
+    sentence: 'The target is home under a new epoch without having caught up; what may be lost was acknowledged.',
+  },
 ] as const satisfies readonly Transition[]
 
 export type TransitionName = (typeof TRANSITIONS)[number]['name']
+
+/** The transitions of a forced failover: they happen together, in one commit, or not at all. */
+export const FORCED_TRANSITIONS = [
+  'isolate',
+  'isolate-draining',
+  'isolate-fenced',
+  'isolate-catch-up',
+  'activate-forced',
+] as const satisfies readonly TransitionName[]
+export type ForcedTransition = (typeof FORCED_TRANSITIONS)[number]
 
 /** One key as the control plane knows it. `seq` is the number of its last log row: the value a compare-and-swap expects. */
 export type OwnershipRecord = {
@@ -126,7 +187,7 @@ export function transition(name: TransitionName): Transition {
 }
 
 /** The transition that takes a key back to its source, or null where there is none (an ACTIVE key has nothing to undo). */
-export function resumeTransition(from: OwnershipState): TransitionName | null {
+export function resumeTransition(from: OwnershipState): Extract<TransitionName, `resume-${string}`> | null {
   switch (from) {
     case 'ACTIVE':
       return null
@@ -136,6 +197,20 @@ export function resumeTransition(from: OwnershipState): TransitionName | null {
       return 'resume-fenced'
     case 'CATCH_UP':
       return 'resume-catch-up'
+  }
+}
+
+/** The transition by which a forced failover takes the key away from its home, whatever state a run left it in. */
+export function isolateTransition(from: OwnershipState): Exclude<ForcedTransition, 'activate-forced'> {
+  switch (from) {
+    case 'ACTIVE':
+      return 'isolate'
+    case 'DRAINING':
+      return 'isolate-draining'
+    case 'FENCED':
+      return 'isolate-fenced'
+    case 'CATCH_UP':
+      return 'isolate-catch-up'
   }
 }
 
@@ -155,7 +230,7 @@ export function recordAfter(
 ): OwnershipRecord {
   const step = transition(name)
   if (step.from !== record.state) throw new RangeError(`${name} leads from ${step.from ?? 'nowhere'}, the key is ${record.state}`)
-  const targetRegion = record.targetRegion ?? change.target ?? null
+  const targetRegion = (step.seizes === true ? change.target : (record.targetRegion ?? change.target)) ?? null
   if (targetRegion === null) throw new RangeError(`${name} needs a target region`)
   return {
     ...record,

@@ -80,7 +80,8 @@ export function computePlan(input: PlanInput): Plan {
       state: 'Nothing was changed.',
       next: `homeregion status ${showKey(first.key)}`,
     })
-  const busy = wanted.find(r => r.state !== 'ACTIVE')
+  // A forced failover takes a key in whatever state a run left it: the source that could end it is dark.
+  const busy = input.pinned.runbook.intent === 'failover' ? undefined : wanted.find(r => r.state !== 'ACTIVE')
   if (busy !== undefined)
     throw new HomeregionError(
       'key-busy',

@@ -15,6 +15,7 @@ import type {
   StandbyReport,
 } from './boundary.ts'
 import type { Evidence, Json } from './evidence.ts'
+import type { FailoverControl } from './failover.ts'
 import type { FenceEntry, FenceEvent, LoggedFence } from './fence.ts'
 import type { Attempt, AuditEntry, Holder, JournalChange, Run, RunLease, RunState } from './journal.ts'
 import type { OwnershipRecord } from './ownership.ts'
@@ -36,7 +37,7 @@ export type ControlPlaneFacts = {
   readonly privilegeProblems: readonly string[]
 }
 
-export interface ControlPlane {
+export interface ControlPlane extends FailoverControl {
   /** Records of the keys that are registered, in no particular order. */
   ownership(keys: readonly string[]): Promise<readonly OwnershipRecord[]>
   /** Ordered by key; `after` pages. */
@@ -48,8 +49,12 @@ export interface ControlPlane {
   /** Registers all or none. @throws `key-exists` */
   register(keys: readonly { key: string; homeRegion: string }[]): Promise<readonly OwnershipRecord[]>
 
-  /** Pins the plan and takes its keys. @throws `key-busy` (fields: runId, startedBy, startedAt), `plan-stale` when a record moved */
-  openRun(plan: Plan, holder: Holder, reason: string | null): Promise<RunLease>
+  /**
+   * Pins the plan and takes its keys. `seize`, for intent failover only: keys that other runs hold are taken too, in whatever state they are;
+   * those runs go on until the forced commit closes them. One run at a time may be about to seize a key.
+   * @throws `key-busy` (fields: runId, startedBy, startedAt), `plan-stale` when a record moved
+   */
+  openRun(plan: Plan, holder: Holder, reason: string | null, options?: { readonly seize: boolean }): Promise<RunLease>
   /** New token for an open run. Refused while another holder's lease is alive unless `force`. @throws `run-leased`, `run-closed`, `unknown-run` */
   takeRun(runId: string, holder: Holder, force: boolean): Promise<RunLease>
   /**

@@ -8,11 +8,13 @@ export type Intent = 'transfer' | 'failover'
 /** A check as a step uses it, with its parameters filled in from the defaults. Durations are milliseconds. */
 export type CheckUse = { readonly check: CheckName; readonly parameters: Readonly<Record<string, number>> }
 
-/** What a step does. `drain`, `fence` and `activate` move ownership; the others are the author's. */
+/** What a step does. `drain`, `fence`, `isolate` and `activate` move ownership; the others are the author's. */
 export type ActionUse =
   | { readonly kind: 'drain' }
   | { readonly kind: 'fence' }
   | { readonly kind: 'activate' }
+  /** Intent failover: stop granting the source's lease and wait it out, or apply its external fences, or take a person's word. */
+  | { readonly kind: 'isolate' }
   /** Fences of the whole source region, by name; applied once, when no other key is at home there any more. */
   | { readonly kind: 'fence-region'; readonly fences: readonly string[] }
   /** argv, never a shell string; values of the run arrive as HOMEREGION_* environment variables. */
@@ -34,7 +36,7 @@ export type SqlParameter = 'key' | 'run' | 'source' | 'target' | 'epoch'
 export type ActionKind = ActionUse['kind']
 
 /** Actions that change ownership or a region's boundary; each runs exactly once per key. */
-export const OWNERSHIP_ACTIONS = ['drain', 'fence', 'activate'] as const satisfies readonly ActionKind[]
+export const OWNERSHIP_ACTIONS = ['drain', 'fence', 'isolate', 'activate'] as const satisfies readonly ActionKind[]
 
 /** `plain`: yes or no. `type-key`: the key (for several keys: their number) is typed. */
 export type Confirm = 'plain' | 'type-key'

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { waitUntil } from '../../sandbox/wait-until.ts'
 import { installControlPlane } from '../../src/adapters/control-plane/install.ts'
 import { installBoundary } from '../../src/adapters/postgres-region/install.ts'
-import type { RunLease } from '../../src/domain/journal.ts'
-import type { OwnershipRecord, TransitionName } from '../../src/domain/ownership.ts'
+import type { OwnershipChange, RunLease } from '../../src/domain/journal.ts'
+import type { OwnershipRecord } from '../../src/domain/ownership.ts'
 import { HOLDER, OTHER, only, permitFor, planFor } from './control-plane-fixture.ts'
 import { type SharedFixture, startShared } from './shared-fixture.ts'
 
@@ -51,7 +51,7 @@ async function registered(key: string, homeRegion = 'region-a'): Promise<Ownersh
   return await only(f.store.register([{ key, homeRegion }]))
 }
 
-async function step(lease: RunLease, expected: OwnershipRecord, transition: Exclude<TransitionName, 'register' | 'activate'>) {
+async function step(lease: RunLease, expected: OwnershipRecord, transition: OwnershipChange['transition']) {
   return await only(f.store.commit(lease, { ownership: [{ transition, expected, target: 'region-b' }] }))
 }
 

@@ -2,6 +2,7 @@ import type { Config } from '../../domain/config.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import { createConnection, type Secrets } from '../postgres/connection.ts'
 import { findAuditBreak, readAudit } from './audit-chain.ts'
+import { createFailoverControl } from './failover-control.ts'
 import { appendFenceLog, readFenceLog, readFencesTold } from './fence-log.ts'
 import { newerSchema, olderSchema } from './install.ts'
 import { commitChange } from './journal-commit.ts'
@@ -60,6 +61,7 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     logFence: async entries => await coded(async () => await appendFenceLog(connection, entries)),
     fenceLog: async filter => await coded(async () => await readFenceLog(connection, filter)),
     fencesTold: async () => await coded(async () => await readFencesTold(connection)),
+    ...createFailoverControl(),
     audit: async limit => await coded(async () => await readAudit(connection, limit)),
     auditBreak: async () => await coded(async () => await findAuditBreak(connection)),
     facts: async () => await coded(async () => await readControlPlaneFacts(connection, config)),

@@ -45,6 +45,7 @@ export function actionText(action: ActionUse): string {
   switch (action.kind) {
     case 'drain':
     case 'fence':
+    case 'isolate':
     case 'activate':
       return action.kind
     case 'fence-region':

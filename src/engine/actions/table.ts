@@ -7,12 +7,14 @@ import { exec, http, notify, pause, sql } from './author.ts'
 import { drain } from './drain.ts'
 import { fence } from './fence.ts'
 import { fenceRegion } from './fence-region.ts'
+import { isolate } from './isolate.ts'
 
 /** One entry an action kind; a kind without one does not compile. */
 const ACTIONS: { readonly [K in ActionKind]: Action<K> } = {
   drain,
   fence,
   activate,
+  isolate,
   'fence-region': fenceRegion,
   exec,
   http,
@@ -31,6 +33,8 @@ export async function applyAction(key: KeyMove, step: Step): Promise<void> {
       return await ACTIONS.fence.apply(key, step, use)
     case 'activate':
       return await ACTIONS.activate.apply(key, step, use)
+    case 'isolate':
+      return await ACTIONS.isolate.apply(key, step, use)
     case 'fence-region':
       return await ACTIONS['fence-region'].apply(key, step, use)
     case 'exec':

@@ -1,6 +1,7 @@
 import type { CheckName } from '../../domain/checks.ts'
 import type { CheckHandler } from '../context.ts'
 import { fenceHolds } from './fence-holds.ts'
+import { notObserved } from './forced.ts'
 import { boundaryInstalled, fenceCoversWriters, regionsReachable, targetCanWrite } from './regions.ts'
 import { outboxPublished, writesInFlight } from './source.ts'
 import { barrierApplied, idempotencyCarried, targetAcceptsWrite, versionsEqual } from './target.ts'
@@ -24,4 +25,10 @@ export const CHECK_HANDLERS: Record<CheckName, CheckHandler> = {
   'target-accepts-write': targetAcceptsWrite,
   'stale-rejections': staleRejections,
   'delayed-events': delayedEvents,
+  'source-dark': notObserved,
+  'lease-over': notObserved,
+  'external-fence-holds': notObserved,
+  'source-attested': notObserved,
+  'loss-acknowledged': notObserved,
+  approved: notObserved,
 }
