@@ -182,7 +182,13 @@ export async function follow(
   groupId: string,
 ): Promise<{ readonly values: string[]; readonly consumer: Consumer }> {
   const values: string[] = []
-  const consumer = client.consumer({ groupId, maxWaitTimeInMs: 100, allowAutoTopicCreation: false, readUncommitted: false })
+  const consumer = client.consumer({
+    groupId,
+    maxWaitTimeInMs: 100,
+    allowAutoTopicCreation: false,
+    readUncommitted: false,
+    retry: { retries: 20, initialRetryTime: 50, maxRetryTime: 500 },
+  })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   await consumer.run({
