@@ -22,6 +22,16 @@ export function commitRefusal(error: unknown, entries: readonly LogEntry[]): Hom
       { fact: error instanceof Error ? error.message : 'a newer run has the key', state: 'This change was refused as a whole.' },
       { cause: error, fields: { keys } },
     )
+  if (sqlstate(error) === SQLSTATE.regionFenced)
+    return new HomeregionError(
+      'check-refused',
+      {
+        fact: error instanceof Error ? error.message : 'the region is fenced as a whole',
+        state: 'This change was refused as a whole.',
+        next: 'homeregion fence status',
+      },
+      { cause: error, fields: { keys, sqlstate: SQLSTATE.regionFenced } },
+    )
   const activated = entries.find(e => e.activationId !== null)
   // An epoch is handed over once: a second activation comes too late, whatever its evidence.
   if (constraint === 'activation_once') return epochMoved(error, keys)
