@@ -20,6 +20,7 @@ import type { FenceEntry, FenceEvent, LoggedFence } from './fence.ts'
 import type { Attempt, AuditEntry, Holder, JournalChange, Run, RunLease, RunState } from './journal.ts'
 import type { OwnershipRecord } from './ownership.ts'
 import type { Plan } from './plan.ts'
+import type { QuarantinedEvent, QuarantineFilter, QuarantineOrder } from './quarantine.ts'
 
 export type LogRow = OwnershipRecord & { readonly transition: string }
 
@@ -147,9 +148,22 @@ export interface RegionDatabase {
   digests(key: string): Promise<{ readonly versions: readonly Digest[]; readonly idempotency: Digest | null }>
   /** Takes its snapshot after any `inFlight` call made before it has answered, so that both can be asked in one round trip. */
   unpublished(key: string): Promise<Backlog>
+  /** True only for an event that was applied or recorded; one that went into quarantine proves nothing of what was before it. */
   inboxHas(eventId: string): Promise<boolean>
-  /** Events of the key applied from elsewhere with an epoch below `epoch`, and the age of the newest by this database's clock. */
-  delayedEvents(key: string, epoch: number): Promise<{ readonly count: number; readonly newestAgeMs: number | null }>
+  /**
+   * Events of the key applied from elsewhere with an epoch below `epoch`, and the age of the newest by this database's clock; and how many of
+   * such an epoch were not applied but put into quarantine.
+   */
+  delayedEvents(
+    key: string,
+    epoch: number,
+  ): Promise<{ readonly count: number; readonly newestAgeMs: number | null; readonly quarantined: number }>
+  /** Events of an older epoch that came after their key was home here, in the order of arrival; `after` pages by position. */
+  quarantined(filter: QuarantineFilter): Promise<readonly QuarantinedEvent[]>
+  /** `undecided`: those that no operator has decided about. */
+  quarantineCount(): Promise<{ readonly total: number; readonly undecided: number }>
+  /** Decides about those that are undecided; returns all of the events as they are now. Idempotent: a decision stands. */
+  decideQuarantined(eventIds: readonly string[], order: QuarantineOrder): Promise<readonly QuarantinedEvent[]>
   /** Writes as each declared writer's real login into each guarded table, always rolled back. `epoch`: permit presented, null for none. */
   probeWrites(key: string, epoch: number | null, isolation: ProbeResult['isolation']): Promise<readonly ProbeResult[]>
   /** The same through each declared endpoint, with what it shows of the key. An endpoint that cannot be looked at is `unseen`, never left out. */
@@ -173,6 +187,8 @@ export interface RegionStream {
   brokers(): Promise<readonly number[]>
   /** Ends of this region's outbox topic with what `group` has committed; `committed` null is no evidence, never caught up. Ends are last stable offsets. */
   outboxEnds(group: string): Promise<readonly PartitionEnd[]>
+  /** Partition of the outbox topic, of so many, that all events of the key go to; null where the relay's way of choosing it is not known. */
+  partitionOf(key: string, partitions: number): number | null
   /** Compacted announcement of who owns the key; informs caches, authorises nothing. */
   announce(record: OwnershipRecord): Promise<void>
   close(): Promise<void>

@@ -26,6 +26,8 @@ export type ServiceEvent = Envelope & {
   /** Null where the event has none, as a barrier. */
   readonly data: Json
   readonly answer: CarriedAnswer | null
+  /** The message as it came, for keeping it when it may not be applied: reading JSON and writing it again would change its numbers. */
+  readonly raw: { readonly headers: Readonly<Record<string, string>>; readonly value: string }
 }
 
 const HEADERS = {
@@ -66,12 +68,19 @@ export function eventOf(headers: Readonly<Record<string, string>>, value: string
     aggregateId: read('aggregateId') ?? '',
     sourceRegion: read('sourceRegion') ?? '',
     homeRegion: read('homeRegion') ?? '',
-    ownerEpoch: Number(read('ownerEpoch') ?? 0),
-    aggregateVersion: Number(read('aggregateVersion') ?? 0),
+    ownerEpoch: wholeNumber(read('ownerEpoch')),
+    aggregateVersion: wholeNumber(read('aggregateVersion')),
     occurredAt: read('occurredAt') ?? '',
     data: payload['data'] ?? null,
     answer: answerOf(payload['idempotency'] ?? null),
+    raw: { headers, value },
   }
+}
+
+/** 0 for what is none: older than every epoch and version, so that such an event is never taken for a current one. */
+function wholeNumber(text: string | null): number {
+  const number = Number(text ?? 0)
+  return Number.isSafeInteger(number) ? number : 0
 }
 
 function parsed(value: string): { readonly [name: string]: Json } {

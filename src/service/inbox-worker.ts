@@ -3,17 +3,18 @@ import { SqlFailure } from '../adapters/postgres/service-pool.ts'
 import { BARRIER_EVENT_TYPE } from './envelope.ts'
 import type { InboxStore, MayRecord, Outcome } from './inbox-apply.ts'
 import type { HeldEvents, HoldReason, ReceivedEvent } from './inbox-held.ts'
+import { LateEvents } from './inbox-quarantine.ts'
 import { refusalOf } from './refusal.ts'
 
 /** Tells whether a received event still counts, or its partition was assigned anew since. */
 export type StillCurrent = (received: ReceivedEvent) => boolean
 
 export type InboxWorker = {
-  /** Resolves when each event is applied, known, recorded or held. @throws what the database failed with: nothing is settled then */
+  /** Resolves when each event is applied, known, recorded, in quarantine or held. @throws what the database failed with: nothing is settled then */
   take(received: readonly ReceivedEvent[], current: StillCurrent): Promise<void>
   /** Tries again what is held and due. */
   retryHeld(): void
-  counts(): { readonly applied: number; readonly duplicates: number; readonly recorded: number }
+  counts(): { readonly applied: number; readonly duplicates: number; readonly recorded: number; readonly quarantined: number }
   /** Resolves when nothing is being applied. */
   idle(): Promise<void>
 }
@@ -29,13 +30,13 @@ const BATCH = 500
 
 /** One thing at a time: what arrives meanwhile is joined into the next transaction. */
 export function createInboxWorker(store: InboxStore, held: HeldEvents): InboxWorker {
-  const counts = { applied: 0, duplicates: 0, recorded: 0 }
+  const counts = { applied: 0, duplicates: 0, recorded: 0, quarantined: 0 }
   let queue: Waiting[] = []
   let retrying = false
   let running: Promise<void> | null = null
 
   const settle = (received: ReceivedEvent, outcome: Outcome, current: StillCurrent): void => {
-    if (outcome === 'applied' || outcome === 'duplicate' || outcome === 'recorded') {
+    if (!isHold(outcome)) {
       held.release(received)
       counts[outcome === 'duplicate' ? 'duplicates' : outcome] += 1
     } else if (current(received)) held.hold(received, outcome, performance.now())
@@ -55,21 +56,34 @@ export function createInboxWorker(store: InboxStore, held: HeldEvents): InboxWor
     }
 
   const one = async (received: ReceivedEvent, current: StillCurrent): Promise<Outcome> => {
-    const outcome = await store.apply([received.event], mayRecord([received])).then(
-      ([first]): Outcome => first ?? 'failed',
-      (error: unknown): Outcome => {
-        if (!(error instanceof SqlFailure)) throw error
-        return refusalOf(error) === null ? 'failed' : 'refused'
-      },
-    )
+    const outcome = await applied(received).catch((error: unknown): Outcome => {
+      if (error instanceof LateEvents) return 'refused'
+      if (!(error instanceof SqlFailure)) throw error
+      return refusalOf(error) === null ? 'failed' : 'refused'
+    })
     settle(received, outcome, current)
     return outcome
   }
 
-  /** Tries what is held of a key, lower versions first whichever feed they came from, and barriers last. */
+  const applied = async (received: ReceivedEvent): Promise<Outcome> => {
+    const apply = async () => (await store.apply([received.event], mayRecord([received])))[0] ?? 'failed'
+    try {
+      return await apply()
+    } catch (error) {
+      if (!(error instanceof LateEvents)) throw error
+      const [late] = await store.quarantine([received.event])
+      // Ownership changed between the two. If it changes once more it is held, and tried again.
+      return late === undefined || late === 'apply' ? await apply() : late
+    }
+  }
+
+  /**
+   * Tries what is held of a key, older epochs first, then lower versions whichever feed they came from, and barriers last. So what follows an event
+   * that stays held is no older than it, and not late either.
+   */
   const drain = async (key: string): Promise<void> => {
     const stuck = new Set<string>()
-    for (const received of [...held.of(key)].sort(byVersion)) {
+    for (const received of [...held.of(key)].sort(byEpochAndVersion)) {
       const aggregate = `${received.event.aggregateType} ${received.event.aggregateId}`
       if (stuck.has(aggregate)) continue
       const outcome = await one(received, () => true)
@@ -88,6 +102,7 @@ export function createInboxWorker(store: InboxStore, held: HeldEvents): InboxWor
   }
 
   const together = async (free: readonly ReceivedEvent[], current: StillCurrent): Promise<void> => {
+    if (free.length === 0) return
     try {
       const outcomes = await store.apply(
         free.map(r => r.event),
@@ -95,12 +110,37 @@ export function createInboxWorker(store: InboxStore, held: HeldEvents): InboxWor
       )
       for (const [i, r] of free.entries()) settle(r, outcomes[i] ?? 'failed', current)
     } catch (error) {
-      if (!(error instanceof SqlFailure)) throw error
+      const rest = error instanceof LateEvents ? await withoutLate(free, error.places, current) : null
+      // Fewer each time, so it comes to an end.
+      if (rest !== null && rest.length < free.length) return await together(rest, current)
+      if (!(error instanceof SqlFailure || error instanceof LateEvents)) throw error
       for (const r of free) {
         if (held.has(r.event.key)) settle(r, 'waiting', current)
         else await one(r, current)
       }
     }
+  }
+
+  /** Puts the late ones away; the others in their order, and those that are not late any more. All of them when the database refused. */
+  const withoutLate = async (
+    free: readonly ReceivedEvent[],
+    places: ReadonlySet<number>,
+    current: StillCurrent,
+  ): Promise<readonly ReceivedEvent[]> => {
+    const late = free.filter((_, i) => places.has(i))
+    const outcomes = await store.quarantine(late.map(r => r.event)).catch((error: unknown) => {
+      // Another consumer may have been faster with one of them: each is tried alone.
+      if (error instanceof SqlFailure) return []
+      throw error
+    })
+    const gone = new Set<ReceivedEvent>()
+    for (const [i, r] of late.entries()) {
+      const outcome = outcomes[i] ?? 'apply'
+      if (outcome === 'apply') continue
+      settle(r, outcome, current)
+      gone.add(r)
+    }
+    return free.filter(r => !gone.has(r))
   }
 
   const run = async (): Promise<void> => {
@@ -163,11 +203,11 @@ export function createInboxWorker(store: InboxStore, held: HeldEvents): InboxWor
   }
 }
 
-function byVersion(a: ReceivedEvent, b: ReceivedEvent): number {
+function byEpochAndVersion(a: ReceivedEvent, b: ReceivedEvent): number {
   const barrier = (r: ReceivedEvent) => (r.event.eventType === BARRIER_EVENT_TYPE ? 1 : 0)
-  return barrier(a) - barrier(b) || a.event.aggregateVersion - b.event.aggregateVersion
+  return a.event.ownerEpoch - b.event.ownerEpoch || barrier(a) - barrier(b) || a.event.aggregateVersion - b.event.aggregateVersion
 }
 
 function isHold(outcome: Outcome): outcome is HoldReason {
-  return outcome !== 'applied' && outcome !== 'duplicate' && outcome !== 'recorded'
+  return outcome !== 'applied' && outcome !== 'duplicate' && outcome !== 'recorded' && outcome !== 'quarantined'
 }

@@ -14,6 +14,8 @@ export type InboxStats = {
   readonly duplicates: number
   /** Events without effects here, barriers among them, of which the ids were recorded. */
   readonly recorded: number
+  /** Events of an epoch that was over when their key came home here: kept in the boundary's quarantine, not applied. */
+  readonly quarantined: number
   /** Messages without an envelope: not this service's. */
   readonly foreign: number
   readonly held: Readonly<Record<HoldReason, number>>

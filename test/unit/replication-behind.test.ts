@@ -6,10 +6,13 @@ import { createFakeEngine, createManualClock, createScriptedRegion } from './eng
 const move = { key: 'tenant-42', source: 'a', target: 'b', epoch: 17, seq: 1 }
 const use = { check: 'replication-behind', parameters: { atMost: 2000 } } as const
 
-function watching(ends: readonly (readonly PartitionEnd[])[], unpublished = 0) {
+function watching(ends: readonly (readonly PartitionEnd[])[], unpublished = 0, partition: number | null = null) {
   const clock = createManualClock()
   let look = 0
-  const stream = { outboxEnds: () => Promise.resolve(ends[Math.min(look++, ends.length - 1)] ?? []) } as unknown as RegionStream
+  const stream = {
+    outboxEnds: () => Promise.resolve(ends[Math.min(look++, ends.length - 1)] ?? []),
+    partitionOf: () => partition,
+  } as unknown as RegionStream
   const engine = {
     ...createFakeEngine([createScriptedRegion('a', { unpublished: () => unpublished }, [])], {}, clock),
     stream: () => stream,
@@ -50,5 +53,45 @@ describe('replication-behind', () => {
     const { see } = watching([[end(0, 100, 100)]], 1)
     expect((await see()).verdict).toBe('unknown')
     expect((await see()).verdict).toBe('unknown')
+  })
+
+  describe('with one stalled partition of twelve', () => {
+    const twelve = Array.from({ length: 12 }, (_, p) => end(p, 100, p === 5 ? 40 : 100))
+
+    test('lets a key on another partition go, and records which one is behind', async () => {
+      expect(await watching([twelve], 0, 4).see()).toMatchObject({
+        verdict: 'pass',
+        observed: '0 events behind on partition 4',
+        facts: { partition: 4, behind: [{ partition: 5, events: '60' }] },
+      })
+    })
+
+    test('refuses a key on it, and names partition, key, place and what to look at', async () => {
+      const { clock, see } = watching([twelve], 0, 5)
+      expect((await see()).verdict).toBe('unknown')
+      clock.advance(2001)
+      expect(await see()).toMatchObject({
+        verdict: 'fail',
+        observed: expect.stringMatching(
+          /^60 events behind on partition 5, where the events of tenant-42 go, .* partition 5 at offset 40: .*hold an event/,
+        ) as string,
+      })
+    })
+
+    test('refuses every key where the relay’s choice of partition is not known', async () => {
+      const { clock, see } = watching([twelve])
+      await see()
+      clock.advance(2001)
+      expect((await see()).verdict).toBe('fail')
+    })
+
+    test('does not take another partition’s commit for the key’s own', async () => {
+      const uncommitted = twelve.map(e => (e.partition === 4 ? end(4, 100, null) : e))
+      expect(await watching([uncommitted], 0, 4).see()).toMatchObject({
+        verdict: 'unknown',
+        observed: expect.stringContaining('nothing on partition 4') as string,
+      })
+      expect((await watching([twelve.slice(0, 11)], 0, 11).see()).verdict).toBe('unknown')
+    })
   })
 })

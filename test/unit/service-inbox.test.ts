@@ -3,6 +3,7 @@ import { SqlFailure } from '../../src/adapters/postgres/service-pool.ts'
 import { BARRIER_EVENT_TYPE, type ServiceEvent } from '../../src/service/envelope.ts'
 import type { InboxStore, Outcome } from '../../src/service/inbox-apply.ts'
 import { createHeldEvents, type ReceivedEvent } from '../../src/service/inbox-held.ts'
+import { LateEvents } from '../../src/service/inbox-quarantine.ts'
 import { createInboxWorker } from '../../src/service/inbox-worker.ts'
 
 type Region = {
@@ -11,6 +12,9 @@ type Region = {
   readonly inbox: string[]
   /** Keys that the boundary refuses. */
   readonly refused: Set<string>
+  /** Keys at home here, with their epoch: what is older is late. */
+  readonly home: Map<string, number>
+  readonly quarantine: string[]
   readonly store: InboxStore
 }
 
@@ -19,8 +23,23 @@ function createRegion(): Region {
   const versions = new Map<string, number>()
   const inbox: string[] = []
   const refused = new Set<string>()
+  const home = new Map<string, number>()
+  const quarantine: string[] = []
+  const isLate = (e: ServiceEvent) => e.ownerEpoch < (home.get(e.key) ?? 0)
   const store: InboxStore = {
+    quarantine: events =>
+      Promise.resolve(
+        events.map(e => {
+          if (inbox.includes(e.eventId)) return 'duplicate'
+          if (!isLate(e)) return 'apply'
+          quarantine.push(e.eventId)
+          inbox.push(e.eventId)
+          return 'quarantined'
+        }),
+      ),
     apply: (events, mayRecord) => {
+      const late = new Set(events.flatMap((e, i) => (isLate(e) ? [i] : [])))
+      if (late.size > 0) return Promise.reject(new LateEvents(late))
       if (events.some(e => refused.has(e.key))) return Promise.reject(refusal())
       const outcomes: Outcome[] = []
       for (const [i, e] of events.entries()) {
@@ -39,7 +58,7 @@ function createRegion(): Region {
       return Promise.resolve(outcomes)
     },
   }
-  return { versions, inbox, refused, store }
+  return { versions, inbox, refused, home, quarantine, store }
 }
 
 function refusal(): SqlFailure {
@@ -62,6 +81,7 @@ function event(id: string, version: number, over: Partial<ServiceEvent> = {}, fe
     occurredAt: '',
     data: null,
     answer: null,
+    raw: { headers: {}, value: '' },
     ...over,
   }
   return { event: e, feed, generation: 1, partition: 0, offset }
@@ -81,7 +101,7 @@ describe('the inbox', () => {
     const first = event('e1', 1)
     await worker.take([first, first], always)
     await worker.take([first], always)
-    expect([region.inbox, worker.counts()]).toEqual([['e1'], { applied: 1, duplicates: 2, recorded: 0 }])
+    expect([region.inbox, worker.counts()]).toEqual([['e1'], { applied: 1, duplicates: 2, recorded: 0, quarantined: 0 }])
   })
 
   test('holds an event that is early, and applies it when the one before it arrives from another feed', async () => {
@@ -126,9 +146,47 @@ describe('the inbox', () => {
 
   test('settles nothing when the database cannot be reached', async () => {
     const { held } = start()
-    const worker = createInboxWorker({ apply: () => Promise.reject(new Error('gone')) }, held)
+    const worker = createInboxWorker(
+      { apply: () => Promise.reject(new Error('gone')), quarantine: () => Promise.reject(new Error('gone')) },
+      held,
+    )
     await expect(worker.take([event('e1', 1)], always)).rejects.toThrow('gone')
     expect([held.size, worker.counts().applied]).toEqual([0, 0])
+  })
+
+  test('puts late events away, whatever their version, and applies the others of the batch in their order', async () => {
+    const { region, held, worker } = start()
+    region.home.set('k', 2)
+    const late = [event('gap', 9), barrier('b', 1), event('taken', 1)]
+    await worker.take([event('o1', 1, { key: 'o' }), ...late, event('o2', 2, { key: 'o' })], always)
+    expect([region.quarantine, region.inbox.filter(id => id.startsWith('o')), held.size]).toEqual([['gap', 'b', 'taken'], ['o1', 'o2'], 0])
+    await worker.take(late, always)
+    expect(worker.counts()).toEqual({ applied: 2, duplicates: 3, recorded: 0, quarantined: 3 })
+  })
+
+  test('puts away what it held when the key comes home, and nothing older stays behind what is still held', async () => {
+    const { region, held, worker } = start()
+    await worker.take([event('old', 5), event('ahead', 3, { ownerEpoch: 3 }), barrier('b', 1)], always)
+    expect(held.size).toBe(3)
+    region.home.set('k', 2)
+    await worker.take([event('older', 7, { aggregateId: 'x' })], always)
+    expect([region.quarantine.sort(), held.of('k').map(h => h.event.eventId)]).toEqual([['b', 'old', 'older'], ['ahead']])
+  })
+
+  test('applies an event that was late when it was tried and is not any more', async () => {
+    const { region, held, worker } = start()
+    region.home.set('k', 2)
+    const { quarantine } = region.store
+    const store: InboxStore = {
+      ...region.store,
+      quarantine: events => {
+        region.home.delete('k')
+        return quarantine(events)
+      },
+    }
+    await createInboxWorker(store, held).take([event('e1', 1), event('e2', 2)], always)
+    expect([region.inbox, region.quarantine, held.size]).toEqual([['e1', 'e2'], [], 0])
+    expect(worker.counts().quarantined).toBe(0)
   })
 
   test('forgets what was read before its partitions were assigned anew', async () => {

@@ -2,6 +2,7 @@ import type { Admin, Kafka, Producer } from 'kafkajs'
 import type { Config, RegionConfig } from '../../domain/config.ts'
 import type { RegionStream } from '../../domain/ports.ts'
 import { cutConnections, disconnect, type KafkaConnection, openKafka, type SecretReader, withinDeadline } from './kafka-client.ts'
+import { relayPartition } from './relay-partition.ts'
 import { ensureTopic } from './topics.ts'
 
 /** Connects at the first call and keeps the connection; a failed call throws it away, and the next one opens another. */
@@ -53,6 +54,8 @@ export function createRegionStream(region: RegionConfig, config: Config, secrets
           .map(e => ({ partition: e.partition, end: e.offset, committed: evidence(committed.get(e.partition)) }))
           .sort((a, b) => a.partition - b.partition)
       }),
+    partitionOf: (key, partitions) =>
+      config.transport.relay === 'polling' ? relayPartition(region.kafka.outboxTopic, key, partitions) : null,
     announce: async record =>
       await call(`announce on ${config.ownership.topic}`, async () => {
         const { key, homeRegion, epoch, state, changedAt } = record

@@ -73,6 +73,7 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
     ...sqlStatements('partitions.sql', {}),
     ...sqlStatements('operations.sql', { ...space, lock_timeout: literal(`${LOCK_TIMEOUT_MS}ms`) }),
     ...sqlStatements(`operations-${topology}.sql`, topology === 'shared' ? {} : barrier(outbox, region)),
+    ...(topology === 'shared' ? [] : sqlStatements('quarantine.sql', { ...space, ...quarantineValues(config, region) })),
     { sql: 'reset role', why: "Back to the administrator: triggers need the tables' owner." },
     { sql: 'grant usage on schema homeregion to public', why: 'The administrator has to be able to name the guard.' },
     ...guards(config).flatMap(guard =>
@@ -123,6 +124,10 @@ function barrierGrants(outbox: OutboxContract): Record<string, string> {
     outbox_literal: literal(relation(outbox)),
     grant_outbox: literal(`grant insert (${insertable}) on ${relation(outbox)} to homeregion_owner`),
   }
+}
+
+function quarantineValues(config: Config, region: RegionConfig): Record<string, string> {
+  return { region: literal(region.name), operators: literalArray(operatorsThere(config, region)) }
 }
 
 const READABLE = ['installed', 'ownership', 'state', 'guarded', 'fence']

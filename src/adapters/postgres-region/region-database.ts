@@ -7,6 +7,7 @@ import { renderBoundary } from './boundary-sql.ts'
 import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
 import { homeKeys } from './home-keys.ts'
+import { createQuarantine, NO_QUARANTINE } from './quarantine.ts'
 import { relation } from './quoting.ts'
 import { regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
@@ -39,6 +40,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
   const observations = createObservations(reads, config)
   // Behind the wait for the key's lock on the same session: a count asked for right after it is taken after the last writer ended.
   const afterWriters = createObservations(locks, config)
+  const quarantine = config.topology === 'shared' ? NO_QUARANTINE : createQuarantine(reads, changes)
   const writers = createWriteProbe(region, config, secrets)
   const endpoints = createEndpointProbes(region, config, secrets)
   const coded = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -90,6 +92,9 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     unpublished: async key => await coded(async () => await afterWriters.unpublished(key)),
     inboxHas: async id => await coded(async () => await observations.inboxHas(id)),
     delayedEvents: async (key, epoch) => await coded(async () => await observations.delayedEvents(key, epoch)),
+    quarantined: async filter => await coded(async () => await quarantine.quarantined(filter)),
+    quarantineCount: async () => await coded(async () => await quarantine.quarantineCount()),
+    decideQuarantined: async (ids, order) => await coded(async () => await quarantine.decideQuarantined(ids, order)),
     probeWrites: async (key, epoch, isolation) => await coded(async () => await writers.probe(key, epoch, isolation)),
     probeEndpoints: async (key, epoch) => await coded(async () => await endpoints.probe(key, epoch)),
     standbys: async lsn => await coded(async () => await readStandbys(reads, region, lsn)),

@@ -20,11 +20,19 @@ function sharedWithinTurn<T>(): (key: string, work: () => Promise<T>) => Promise
   }
 }
 
+// The key a second time: the inbox's column may be of another type.
+const LATE_OF_KEY = '(select count(*) from homeregion.quarantine q where q.key = $3 and q.owner_epoch < $2)'
+
 /** What proofs are read from: each call is one round trip, and each statement reads in a snapshot of its own, newer than the call. */
 export function createObservations(connection: Connection, config: Config): Observations {
   const { outbox, inbox, idempotency } = config
   const read = async (sql: string, parameters: readonly unknown[]) => (await connection.query('read', sql, parameters)).rows[0] ?? {}
   const versioned = config.guarded.filter(t => t.versions !== null)
+  // The inbox knows the ids of late events too, so that a second delivery is a duplicate; they were not applied.
+  const late =
+    config.topology === 'shared'
+      ? 'false'
+      : `exists (select from homeregion.quarantine q where q.event_id = i.${identifier(inbox.columns.eventId)}::text)`
   const shared = sharedWithinTurn<Awaited<ReturnType<RegionDatabase['digests']>>>()
   return {
     unpublished: async key => {
@@ -33,16 +41,21 @@ export function createObservations(connection: Connection, config: Config): Obse
       return backlog(await read(unpublishedSql(config, published), [key]))
     },
     inboxHas: async eventId =>
-      (await read(`select exists (select from ${relation(inbox)} where ${identifier(inbox.columns.eventId)} = $1) as has`, [eventId]))
-        .has === true,
+      (
+        await read(
+          `select exists (select from ${relation(inbox)} i where ${identifier(inbox.columns.eventId)} = $1 and not ${late}) as has`,
+          [eventId],
+        )
+      ).has === true,
     delayedEvents: async (key, epoch) => {
       const c = inbox.columns
       const row = await read(
-        `select count(*) as count, (extract(epoch from clock_timestamp() - max(${identifier(c.appliedAt)})) * 1000)::float8 as newest
-         from ${relation(inbox)} where ${identifier(c.key)} = $1 and ${identifier(c.ownerEpoch)} < $2`,
-        [key, epoch],
+        `select count(*) as count, (extract(epoch from clock_timestamp() - max(${identifier(c.appliedAt)})) * 1000)::float8 as newest,
+                ${config.topology === 'shared' ? '0' : LATE_OF_KEY} as quarantined
+         from ${relation(inbox)} i where ${identifier(c.key)} = $1 and ${identifier(c.ownerEpoch)} < $2 and not ${late}`,
+        config.topology === 'shared' ? [key, epoch] : [key, epoch, key],
       )
-      return { count: Number(row.count), newestAgeMs: number(row.newest) }
+      return { count: Number(row.count), newestAgeMs: number(row.newest), quarantined: Number(row.quarantined) }
     },
     digests: async key =>
       await shared(key, async () => {

@@ -17,11 +17,15 @@ export const staleRejections: CheckHandler = async (engine, subject, use) => {
   return settled(engine, subject, 'rejections', total, use.parameters['settleWithin'] ?? 0, n => `${n} refused so far`)
 }
 
-/** Events of the old epoch that still reach the target after activation. */
+/** Events of the old epoch that still reach the target after activation: those it had not applied before are kept in quarantine. */
 export const delayedEvents: CheckHandler = async (engine, subject, use) => {
   const counts = await Promise.all(subject.moves.map(m => engine.region(m.target).delayedEvents(m.key, m.epoch + 1)))
-  const total = counts.reduce((sum, c) => sum + c.count, 0)
-  return settled(engine, subject, 'delayed', total, use.parameters['settleWithin'] ?? 0, n => `${n} events of the old epoch applied in all`)
+  const applied = counts.reduce((sum, c) => sum + c.count, 0)
+  const quarantined = counts.reduce((sum, c) => sum + c.quarantined, 0)
+  const show = () =>
+    `${applied} events of the old epoch applied in all${quarantined === 0 ? '' : `, ${quarantined} came too late and are in quarantine`}`
+  const seen = settled(engine, subject, 'delayed', applied + quarantined, use.parameters['settleWithin'] ?? 0, show)
+  return { ...seen, facts: { ...seen.facts, quarantined } }
 }
 
 function refusals(counts: Rejections): number {

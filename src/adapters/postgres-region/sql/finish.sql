@@ -56,7 +56,7 @@ declare
 begin
   for f in
     select p.oid::regprocedure from pg_proc p
-    where p.pronamespace = 'homeregion'::regnamespace and p.prorettype in ('trigger'::regtype, 'event_trigger'::regtype) and p.proname not in ('ownership_changes', 'follow_authority')
+    where p.pronamespace = 'homeregion'::regnamespace and p.prorettype in ('trigger'::regtype, 'event_trigger'::regtype) and p.proname not in ('ownership_changes', 'follow_authority', 'key_left')
   loop
     execute format('grant execute on function %s to public', f);
   end loop;
