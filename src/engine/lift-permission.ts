@@ -1,5 +1,5 @@
 import type { BoundaryRow } from '../domain/boundary.ts'
-import { HomeregionError } from '../domain/errors.ts'
+import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import { showKey } from '../domain/key.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { ControlPlane, RegionDatabase } from '../domain/ports.ts'
@@ -27,7 +27,9 @@ type Question = {
  */
 export async function requireLiftAllowed(question: Question): Promise<LiftPermission> {
   const { controlPlane, database, region, asTarget } = question
-  const owned = (await controlPlane.countOwnership()).filter(c => c.homeRegion === region).reduce((sum, c) => sum + c.keys, 0)
+  const owned = (await asked(region, () => controlPlane.countOwnership()))
+    .filter(c => c.homeRegion === region)
+    .reduce((sum, c) => sum + c.keys, 0)
   if (owned === 0 && !asTarget)
     throw refused(
       region,
@@ -39,7 +41,8 @@ export async function requireLiftAllowed(question: Question): Promise<LiftPermis
   const contradicted: string[] = []
   for (;;) {
     const page: readonly BoundaryRow[] = await database.homeKeys({ after, limit: PAGE })
-    const records = new Map((await controlPlane.ownership(page.map(row => row.key))).map(record => [record.key, record]))
+    const found = await asked(region, () => controlPlane.ownership(page.map(row => row.key)))
+    const records = new Map(found.map(record => [record.key, record]))
     contradicted.push(...page.flatMap(row => contradiction(row, records.get(row.key) ?? null, question)))
     compared += page.length
     after = page.at(-1)?.key ?? null
@@ -61,6 +64,17 @@ function contradiction(row: BoundaryRow, record: OwnershipRecord | null, { regio
   if (record.homeRegion !== region) return [`${key} is at home in ${record.homeRegion} (epoch ${record.epoch})`]
   if (record.epoch !== row.epoch) return [`${key} has epoch ${record.epoch} there, ${row.epoch} here`]
   return record.state === 'ACTIVE' || record.state === 'DRAINING' ? [] : [`${key} is ${record.state}`]
+}
+
+/** The region itself may not answer for who owns it. */
+async function asked<T>(region: string, ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask()
+  } catch (error) {
+    if (!isHomeregionError(error)) throw error
+    const state = `No fence of ${region} was lifted: only the control plane can say that it may be written.`
+    throw new HomeregionError(error.code, { ...error.text, state }, { cause: error, retriable: error.retriable, fields: error.fields })
+  }
 }
 
 function refused(region: string, fact: string, next: string): HomeregionError {

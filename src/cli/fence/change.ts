@@ -5,7 +5,7 @@ import type { FenceFlags } from '../commands/fence.ts'
 import type { CliContext, World } from '../context.ts'
 import { watchSignals } from '../operator.ts'
 import { fencePlanText, resultJson, resultText } from '../render/fence.ts'
-import { requireConsent } from './consent.ts'
+import { requireAsking, requireConsent } from './consent.ts'
 import { type FencePlan, plansOf } from './plans.ts'
 import { reasonOf, select } from './select.ts'
 import { reconcile, recordedWhere } from './tell.ts'
@@ -15,16 +15,18 @@ type ChangeFlags = FenceFlags & { readonly reason: string }
 /** Needs neither a run nor the control plane: the night when everything else is down is what it is for. */
 export async function apply(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
   context.format('json')
+  requireAsking(context, flags.yes === true)
   const reason = reasonOf(flags.reason)
   const { world, region, fences } = await select(context, name, flags.fence)
   showPlans(context, await plansOf(fences, 'apply'))
-  await requireConsent(context, flags.yes === true, { region: region.name, to: 'stop every writer of it' })
+  await requireConsent(flags.yes === true, { region: region.name, to: 'stop every writer of it' })
   const cause = causeOf(world, reason)
   await watched(context, world, region.name, fences.length, async watcher => await applyFences(fences, cause, watcher))
 }
 
 export async function lift(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
   context.format('json')
+  requireAsking(context, flags.yes === true)
   const reason = reasonOf(flags.reason)
   const { world, region, fences } = await select(context, name, flags.fence)
   const { config } = await context.settings()
@@ -40,7 +42,7 @@ export async function lift(context: CliContext, name: string, flags: ChangeFlags
   await reconcile(context, world)
   context.err.line(`control plane: ${region.name} owns ${owned} keys; the ${compared} that can be written there are the same on both sides`)
   showPlans(context, await plansOf(fences, 'lift'))
-  await requireConsent(context, flags.yes === true, { region: region.name, to: 'let its writers in again' })
+  await requireConsent(flags.yes === true, { region: region.name, to: 'let its writers in again' })
   const cause = causeOf(world, reason)
   // Asked again before each: a question may have stood for minutes, and the boundary, which comes last, is what opens the keys.
   const before = async () => void (await allowed())

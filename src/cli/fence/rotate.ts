@@ -6,7 +6,7 @@ import { applyFences, type FenceResult, liftFences } from '../../engine/region-f
 import type { RotateFlags } from '../commands/credentials.ts'
 import type { CliContext, World } from '../context.ts'
 import { causeOf, showPlans, watched } from './change.ts'
-import { requireConsent } from './consent.ts'
+import { requireAsking, requireConsent } from './consent.ts'
 import { plansOf } from './plans.ts'
 import { reasonOf, select } from './select.ts'
 import { reconcile } from './tell.ts'
@@ -17,6 +17,7 @@ const ROTATION = 'credentials rotate: '
 /** Applies the credentials fences and lifts them again: the same code as the fence, so that its order and its proof hold here too. */
 export async function rotate(context: CliContext, name: string, flags: RotateFlags): Promise<void> {
   context.format('json')
+  requireAsking(context, flags.yes === true)
   const { world, region } = await select(context, name, undefined)
   const reason = `${ROTATION}${reasonOf(flags.reason ?? '')}`
   const known = region.fences.flatMap(f => (f.kind === 'credentials' ? f.roles.map(r => r.role) : []))
@@ -39,7 +40,7 @@ export async function rotate(context: CliContext, name: string, flags: RotateFla
   await reconcile(context, world)
   await requireNoFence(fences)
   showPlans(context, await plansOf(fences, 'apply'))
-  await requireConsent(context, flags.yes === true, {
+  await requireConsent(flags.yes === true, {
     region: region.name,
     to: 'close these logins, change their secrets and open them again',
   })

@@ -1,0 +1,166 @@
+import { spawn } from 'node:child_process'
+import { appendFileSync, chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { expect, test } from 'vitest'
+import { tsxLoader } from '../../sandbox/tsx-loader.ts'
+import { newEntry } from '../../src/adapters/files/fence-entry.ts'
+import { createFenceJournal } from '../../src/adapters/files/fence-journal.ts'
+import { createFenceNotes } from '../../src/adapters/files/fence-notes.ts'
+import { packageFile } from '../../src/adapters/files/package-root.ts'
+import { stateFolder } from '../../src/adapters/files/state-folder.ts'
+import { HomeregionError } from '../../src/domain/errors.ts'
+import type { FenceEntry, LoggedFence } from '../../src/domain/fence.ts'
+import { codedError } from './coded-error.ts'
+import { CAUSE, sampleEntry } from './fence-sample.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+/** What of a control plane the journal talks to; `down` makes it unreachable. */
+function createLog() {
+  const kept: FenceEntry[] = []
+  const log = {
+    down: false,
+    asked: 0,
+    kept,
+    logFence: (entries: readonly FenceEntry[]) => {
+      log.asked += 1
+      if (log.down) return Promise.reject(new HomeregionError('control-plane-unreachable', { fact: 'it is down' }))
+      kept.push(...entries.filter(e => !kept.some(k => k.id === e.id)))
+      return Promise.resolve()
+    },
+    fenceLog: (filter: { region?: string; fence?: string }) =>
+      Promise.resolve(told(kept.filter(e => e.event === 'noted' && e.region === filter.region && e.fence === filter.fence)).reverse()),
+    fencesTold: () => Promise.resolve(told(kept.filter(e => e.event !== 'noted')).slice(-1)),
+  }
+  return log
+}
+
+function told(entries: readonly FenceEntry[]): LoggedFence[] {
+  return entries.map(e => ({ ...e, recordedAt: e.at, recordedBy: 'operator' }))
+}
+
+test('an entry is on this machine first, and in the control plane once it answers', async () => {
+  const [folder, log] = [join(temporaryFolder(), 'state'), createLog()]
+  const journal = createFenceJournal(folder, 'billing', log)
+  log.down = true
+  const entry = sampleEntry()
+  await journal.keep([entry])
+  expect(await journal.handOver()).toBeNull()
+  expect(await journal.pending()).toEqual([entry])
+  expect(await journal.told()).toEqual({ entries: [entry], from: 'this machine' })
+
+  log.down = false
+  // Another process, the next morning.
+  const later = createFenceJournal(folder, 'billing', log)
+  expect(await later.handOver()).toBe(1)
+  expect(log.kept).toEqual([entry])
+  expect(await later.pending()).toEqual([])
+  expect((await later.told()).from).toBe('control plane')
+})
+
+test('a control plane that did not answer is waited for once in a process', async () => {
+  const log = createLog()
+  log.down = true
+  const journal = createFenceJournal(temporaryFolder(), 'billing', log)
+  for (let i = 0; i < 5; i++) {
+    await journal.keep([sampleEntry()])
+    await journal.handOver()
+  }
+  expect(log.asked).toBe(1)
+  await journal.handOver(true)
+  expect(log.asked).toBe(2)
+})
+
+test('an entry that was sent, and whose receipt was lost, is sent again and kept once', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  const journal = createFenceJournal(folder, 'billing', log)
+  const entry = sampleEntry()
+  await journal.keep([entry])
+  await log.logFence([entry])
+  expect(await journal.handOver()).toBe(1)
+  expect(log.kept).toEqual([entry])
+})
+
+test('a line that a crash has torn spoils no other', async () => {
+  const journal = createFenceJournal(temporaryFolder(), 'billing', createLog())
+  const [first, second] = [sampleEntry(), sampleEntry()]
+  await journal.keep([first])
+  appendFileSync(journal.file, '\n{"entry":{"id":"0000')
+  expect(await journal.pending()).toEqual([first])
+  await journal.keep([second])
+  expect(await journal.pending()).toEqual([first, second])
+})
+
+test('the file is for its owner alone, and its name holds no path', async () => {
+  const folder = join(temporaryFolder(), 'deep', 'state')
+  const journal = createFenceJournal(folder, '../evil', createLog())
+  await journal.keep([sampleEntry()])
+  expect(dirname(journal.file)).toBe(folder)
+  expect(statSync(journal.file).mode & 0o777).toBe(0o600)
+  expect(statSync(folder).mode & 0o777).toBe(0o700)
+})
+
+test('a folder that cannot be written is said before anything is changed', async () => {
+  const folder = temporaryFolder({ state: 'a file, where the folder should be' })
+  const journal = createFenceJournal(join(folder, 'state'), 'billing', createLog())
+  const error = await codedError(() => journal.keep([sampleEntry()]))
+  expect(error.code).toBe('fence-failed')
+  expect(error.text.next).toContain('HOMEREGION_STATE_DIR')
+})
+
+test('processes that write at once leave whole lines', { timeout: 60_000 }, async () => {
+  const folder = temporaryFolder()
+  const script = `
+    const { createFenceJournal } = await import(${JSON.stringify(packageFile('src/adapters/files/fence-journal.ts'))})
+    const { newEntry } = await import(${JSON.stringify(packageFile('src/adapters/files/fence-entry.ts'))})
+    const journal = createFenceJournal(process.argv[1], 'billing', {})
+    for (let i = 0; i < 20; i++)
+      await journal.keep([newEntry('host')({ region: 'region-a', fence: 'f' + i, kind: 'exec', event: 'applied', by: 'ann', runId: null, reason: 'x'.repeat(5000), detail: null })])`
+  const codes = await Promise.all(
+    Array.from({ length: 3 }, async () => {
+      const child = spawn(process.execPath, ['--import', tsxLoader(), '--input-type=module', '-e', script, folder], { stdio: 'inherit' })
+      return await new Promise(resolve => child.once('close', resolve))
+    }),
+  )
+  expect(codes).toEqual([0, 0, 0])
+  expect(await createFenceJournal(folder, 'billing', createLog()).pending()).toHaveLength(60)
+})
+
+test('the note of a fence is found by the next process, with and without the control plane', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  const open = () =>
+    createFenceNotes(
+      createFenceJournal(folder, 'billing', log),
+      { region: 'region-a', fence: 'wall', kind: 'exec', by: 'ann' },
+      newEntry('laptop'),
+    )
+  log.down = true
+  const note = { state: 'applying' as const, cause: CAUSE, since: '2026-01-02T03:04:05.000Z', former: { added: ['x'] } }
+  await open().write(note)
+  expect(await open().read()).toEqual(note)
+  log.down = false
+  expect(await open().read()).toEqual(note)
+  expect(log.kept.map(e => e.event)).toEqual(['noted'])
+  // From another machine, which has no file.
+  const elsewhere = createFenceJournal(temporaryFolder(), 'billing', log)
+  const there = createFenceNotes(elsewhere, { region: 'region-a', fence: 'wall', kind: 'exec', by: 'bob' }, newEntry('desk'))
+  expect(await there.read()).toEqual(note)
+  await there.write(null)
+  expect(await open().read()).toBeNull()
+})
+
+test('the folder follows HOMEREGION_STATE_DIR, then XDG, then the home', () => {
+  expect(stateFolder({ HOMEREGION_STATE_DIR: '/s', XDG_STATE_HOME: '/x', HOME: '/h' })).toBe('/s')
+  expect(stateFolder({ XDG_STATE_HOME: '/x', HOME: '/h' })).toBe('/x/homeregion')
+  expect(stateFolder({ XDG_STATE_HOME: 'relative', HOME: '/h' })).toBe('/h/.local/state/homeregion')
+})
+
+test('reading makes no file', async () => {
+  const folder = join(temporaryFolder(), 'state')
+  const journal = createFenceJournal(folder, 'billing', createLog())
+  expect(await journal.pending()).toEqual([])
+  expect(existsSync(folder)).toBe(false)
+  mkdirSync(folder)
+  chmodSync(folder, 0o700)
+  await journal.keep([sampleEntry()])
+  expect(readFileSync(journal.file, 'utf8').startsWith('\n')).toBe(true)
+})
