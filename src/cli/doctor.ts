@@ -84,7 +84,7 @@ async function databaseFindings(world: World, name: string): Promise<readonly Fi
     const database = world.region(name)
     const facts = await database.facts()
     const installed = facts.region === name
-    const audit = installed ? await database.auditWriters() : []
+    const audit = installed ? (await database.auditWriters()).filter(f => f.around.includes('boundary')) : []
     return [
       pass(place, 'answers', `PostgreSQL ${facts.serverVersion}`),
       listed(place, 'boundary', boundaryProblems(name, facts), 'complete, enabled, unchanged'),

@@ -1,4 +1,5 @@
 import type { Endpoint } from './config.ts'
+import type { FenceKind } from './fence.ts'
 import type { OwnershipState } from './ownership.ts'
 
 /** SQLSTATEs the boundary raises. The service and our own probes tell causes apart by these, never by text. */
@@ -145,10 +146,12 @@ export type AuditFinding = {
   readonly kind: string
   /** Role, table or object it is about. */
   readonly subject: string
-  /** What it is and why it gets around the boundary. */
+  /** What it is and why it gets around those fences. */
   readonly why: string
   /** Statement that closes it, or null where there is none. */
   readonly closes: string | null
+  /** The fences it gets around. Only the boundary's stand in the way of moving a key; none: it is told for what may come of it. */
+  readonly around: readonly FenceKind[]
   /**
    * True when an exception in the configuration names it with a reason; also for what cannot be closed (a superuser, the administrator's own
    * login) while no declared writer uses it and nobody is connected with it.

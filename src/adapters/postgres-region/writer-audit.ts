@@ -1,16 +1,20 @@
 import type { AuditFinding } from '../../domain/boundary.ts'
 import type { Config, RegionConfig } from '../../domain/config.ts'
+import { FENCE_KINDS, type FenceKind } from '../../domain/fence.ts'
 import type { Connection, Row } from '../postgres/connection.ts'
 import type { BoundaryExpectation } from './boundary-sql.ts'
 import { guards } from './guards.ts'
 import { loginRole, relation } from './quoting.ts'
 import { guardProblems } from './region-facts.ts'
 import { sqlText } from './sql-file.ts'
-import { operatorsThere, regionsThere } from './topology.ts'
+import { fencersThere, operatorsThere, regionsThere } from './topology.ts'
+
+const PARTS = ['audit.sql', 'audit-writers.sql', 'audit-environment.sql'] as const
 
 /**
- * Every way around the boundary that the catalogue shows and that somebody can log in to use. What cannot be closed (a superuser
- * exists, the administrator's login owns the tables) counts as accepted while no writer uses it and nobody is connected with it.
+ * Every way around a fence of the region that the catalogue shows and that somebody can use, in one round trip; each names the fences it gets
+ * around. What cannot be closed (a superuser exists, the administrator's login owns the tables) counts as accepted while no writer uses it and
+ * nobody is connected with it.
  */
 export async function auditWriters(
   connection: Connection,
@@ -18,27 +22,59 @@ export async function auditWriters(
   region: RegionConfig,
   expected: BoundaryExpectation,
 ): Promise<readonly AuditFinding[]> {
-  const tables = guards(config)
-  const [ways, problems] = await Promise.all([
-    connection.query('read', sqlText('audit.sql'), [
-      tables.map(relation),
-      [relation(config.inbox)],
-      [...new Set(tables.map(t => t.key))],
-      operatorsThere(config, region),
-    ]),
+  const scope = sqlText('audit-scope.sql')
+  const covered = coveredLogins(config, region)
+  const parameters = auditParameters(config, region, covered)
+  const [problems, ...parts] = await Promise.all([
     guardProblems(connection, expected),
+    ...PARTS.map(async part => await connection.query('read', scope + sqlText(part), parameters)),
   ])
   const admin = region.database.admin === null ? null : loginRole(region.database.admin)
   const writers = regionsThere(config, region).flatMap(r => r.database.writers.map(w => w.role))
-  const found = ways.rows.map(row => finding(row, writers, admin))
   const guard = problems.map(
-    (why): AuditFinding => ({ kind: 'guard', subject: why.split(':')[0] ?? why, why, closes: 'homeregion init', accepted: false }),
+    (why): AuditFinding => ({
+      kind: 'guard',
+      subject: why.split(':')[0] ?? why,
+      why,
+      closes: 'homeregion init',
+      around: ['boundary'],
+      accepted: false,
+    }),
   )
-  return [...guard, ...found].map(f => ({ ...f, accepted: f.accepted || isAccepted(f, region) }))
+  const found = parts.flatMap(p => p.rows).map(row => finding(row, writers, admin, covered))
+  return [...guard, ...found.filter(f => f !== null)].map(f => ({ ...f, accepted: f.accepted || isAccepted(f, region) }))
 }
 
-function finding(row: Row, writers: readonly string[], admin: string | null): AuditFinding {
+/** Logins that the region's credentials fences hold; where none is configured, those that one would: the declared writers, and other regions' here. */
+function coveredLogins(config: Config, region: RegionConfig): readonly string[] {
+  const fenced = region.fences.flatMap(f => (f.kind === 'credentials' ? f.roles.map(r => r.role) : []))
+  const own = fenced.length > 0 ? fenced : region.database.writers.map(w => w.role)
+  const others = regionsThere(config, region).filter(r => r.name !== region.name)
+  return [...new Set([...own, ...others.flatMap(r => r.database.writers.map(w => w.role))])]
+}
+
+function auditParameters(config: Config, region: RegionConfig, covered: readonly string[]): readonly unknown[] {
+  const tables = guards(config)
+  return [
+    tables.map(relation),
+    [relation(config.inbox)],
+    [...new Set(tables.map(t => t.key))],
+    operatorsThere(config, region),
+    regionsThere(config, region).flatMap(r => r.database.writers.map(w => w.role)),
+    covered,
+    fencersThere(config, region),
+    relation(config.outbox),
+    config.outbox.columns.publishedAt,
+    config.topology === 'independent',
+  ]
+}
+
+/** null: it gets around nothing, because the login it needs is held by the credentials fence. */
+function finding(row: Row, writers: readonly string[], admin: string | null, covered: readonly string[]): AuditFinding | null {
   const [kind, subject] = [String(row.kind), String(row.subject)]
+  const told = Array.isArray(row.around) ? FENCE_KINDS.filter(k => (row.around as unknown[]).includes(k)) : []
+  const around: readonly FenceKind[] = covered.includes(subject) ? told.filter(k => k !== 'credentials') : told
+  if (around.length === 0 && told.length > 0) return null
   const known = kind === 'superuser' || subject === admin
   const dormant = known && row.live !== true && !writers.includes(subject)
   return {
@@ -46,7 +82,9 @@ function finding(row: Row, writers: readonly string[], admin: string | null): Au
     subject,
     why: String(row.why) + (dormant ? '; no declared writer uses it, and it has no session in this database now' : ''),
     closes: typeof row.closes === 'string' ? row.closes : null,
-    accepted: dormant,
+    around,
+    // What gets around no fence as it stands is told, and asks for nothing.
+    accepted: dormant || around.length === 0,
   }
 }
 
