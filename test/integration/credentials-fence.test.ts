@@ -8,7 +8,8 @@ import { lookAtSessions } from '../../src/adapters/postgres-region/fences/role-s
 import type { HomeregionError } from '../../src/domain/errors.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import { codedError } from '../unit/coded-error.ts'
-import { CAUSE, type CredentialsScene, OLD, ROLES, startScene } from './credentials-scene.ts'
+import { CAUSE } from './credentials-fence-of.ts'
+import { type CredentialsScene, OLD, ROLES, startScene } from './credentials-scene.ts'
 import { startHammer } from './hammer.ts'
 
 const WAIT_MS = 20_000
@@ -207,6 +208,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(error.code).toBe('fence-failed')
     expect(error.text.fact).toContain('(28P01)')
     expect(error.text.state).toContain('app_writer: LOGIN, new password')
+    expect(error.text.next).toBe('homeregion credentials rotate region-a')
   })
 
   test('a role that got its LOGIN back from outside is seen, and fenced again', async () => {

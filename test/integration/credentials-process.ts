@@ -1,6 +1,6 @@
 import { createFaultPoint } from '../../src/adapters/system/fault-point.ts'
 import type { Config, RegionConfig } from '../../src/domain/config.ts'
-import { CAUSE, fenceOf } from './credentials-scene.ts'
+import { CAUSE, fenceOf } from './credentials-fence-of.ts'
 
 /** Applies or lifts the credentials fence of SCENE: started by a test, which kills it on the way. */
 const scene = JSON.parse(process.env['SCENE'] ?? '{}') as { region: RegionConfig; config: Config; verb: 'apply' | 'lift' }

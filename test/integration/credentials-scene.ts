@@ -3,20 +3,17 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { buildSync } from 'esbuild'
 import pg from 'pg'
 import { APP_DATABASE } from '../../sandbox/layout.ts'
 import type { PostgresVersion } from '../../sandbox/postgres-binaries.ts'
-import { tsxLoader } from '../../sandbox/tsx-loader.ts'
-import { createCredentialsFence } from '../../src/adapters/postgres-region/fences/credentials.ts'
 import { scramVerifier } from '../../src/adapters/postgres-region/scram-verifier.ts'
-import { createSink, SINK_TIMEOUT_MS } from '../../src/adapters/sinks/sink.ts'
-import { createSecrets } from '../../src/adapters/system/secrets.ts'
 import type { Config, RegionConfig, SecretSink } from '../../src/domain/config.ts'
-import type { Fence, FenceCause } from '../../src/domain/fence.ts'
+import type { Fence } from '../../src/domain/fence.ts'
 import type { FaultPoint } from '../../src/domain/ports.ts'
 import { type RegionFixture, startRegion } from './boundary-fixture.ts'
+import { fenceOf } from './credentials-fence-of.ts'
 
-export const CAUSE: FenceCause = { reason: 'a test', by: 'tester', runId: null }
 export const OLD = 'old-secret-canary-4711'
 /** Could log in before; could not, and is valid for a while. */
 export const ROLES = ['app_writer', 'app_idle'] as const
@@ -29,7 +26,7 @@ export type CredentialsScene = {
   readonly config: Config
   /** What the service reads. */
   secretFile(role: string): string
-  held(role: string): string
+  held(this: void, role: string): string
   region(change?: {
     readonly sinks?: Readonly<Record<string, SecretSink>>
     readonly roles?: readonly string[]
@@ -69,6 +66,13 @@ export async function startScene(version: PostgresVersion): Promise<CredentialsS
   const secretFile = (role: string) => join(dir, role)
   const url = (role: string) => `postgres://${role}@127.0.0.1:${fixture.server.port}/${APP_DATABASE}`
   const fences: Fence[] = []
+
+  let bundled: string | null = null
+  // One file starts in a fraction of the time that dozens take, and it is started dozens of times.
+  const script = () => {
+    bundled ??= bundleProcess(dir)
+    return bundled
+  }
 
   const region: CredentialsScene['region'] = (change = {}) => {
     const roles = change.roles ?? ROLES
@@ -119,7 +123,7 @@ export async function startScene(version: PostgresVersion): Promise<CredentialsS
       return made
     },
     killed: async (verb, point) =>
-      await runProcess({
+      await runProcess(script(), {
         ...env,
         SCENE: JSON.stringify({ region: region(), config: fixture.config, verb }),
         HOMEREGION_FAULT: `kill@${point}`,
@@ -144,14 +148,6 @@ export async function startScene(version: PostgresVersion): Promise<CredentialsS
   }
 }
 
-export function fenceOf(region: RegionConfig, config: Config, env: NodeJS.ProcessEnv, fault: FaultPoint): Fence {
-  const [fence] = region.fences
-  if (fence?.kind !== 'credentials') throw new Error('the region has no credentials fence')
-  const secrets = createSecrets(env)
-  const sinkOf = (sink: SecretSink) => createSink(sink, { secrets, env, timeoutMs: SINK_TIMEOUT_MS })
-  return createCredentialsFence(region, fence, config, secrets, sinkOf, fault)
-}
-
 async function loginState(url: string, password: string): Promise<string> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
   client.password = password
@@ -166,12 +162,25 @@ async function loginState(url: string, password: string): Promise<string> {
   }
 }
 
+function bundleProcess(dir: string): string {
+  const outfile = join(dir, 'process.mjs')
+  buildSync({
+    entryPoints: [fileURLToPath(new URL('./credentials-process.ts', import.meta.url))],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    external: ['pg-native'],
+    banner: { js: `import { createRequire } from 'node:module'; const require = createRequire(import.meta.url)` },
+  })
+  return outfile
+}
+
 const PROCESS_MS = 30_000
 
-async function runProcess(env: NodeJS.ProcessEnv): Promise<boolean> {
-  const script = fileURLToPath(new URL('./credentials-process.ts', import.meta.url))
+async function runProcess(script: string, env: NodeJS.ProcessEnv): Promise<boolean> {
   return await new Promise<boolean>((resolve, reject) => {
-    const child = spawn(process.execPath, ['--import', tsxLoader(), script], {
+    const child = spawn(process.execPath, [script], {
       env,
       stdio: ['ignore', 'ignore', 'pipe'],
       timeout: PROCESS_MS,

@@ -69,20 +69,25 @@ export async function readStanding(context: CredentialsContext): Promise<Standin
   return { lines, items }
 }
 
+/** Found before anything was changed, or settled by other means than going on. */
+const TOLD_WHOLE = ['not-initialised', 'config-invalid', 'secret-unavailable']
+
 /** What went wrong on the way, with what stands now: read back, or said that it could not be. */
 export async function failed(context: CredentialsContext, verb: 'apply' | 'lift', error: unknown): Promise<HomeregionError> {
   const coded = overtaken(error, context.region.name) ?? boundaryError(error, context.region.name)
-  if (coded.text.state === 'Nothing was changed.') return coded
+  if (coded.text.state === 'Nothing was changed.' || TOLD_WHOLE.includes(coded.code)) return coded
   const stands = await readStanding(context).then(
     ({ lines }) => (lines.length === 0 ? 'Nothing of the fence stands.' : `${lines.join('; ')} (read back).`),
     () => 'What stands could not be read back.',
   )
+  const own = coded.code === 'fence-failed' ? coded.text : {}
+  const again = `homeregion fence ${verb} ${context.region.name} --fence ${context.fence.name} --reason …, which goes on from there`
   return new HomeregionError(
     coded.code,
     {
       fact: coded.text.fact,
-      state: [stands, ...(coded.code === 'fence-failed' && coded.text.state !== undefined ? [coded.text.state] : [])].join(' '),
-      next: `homeregion fence ${verb} ${context.region.name} --fence ${context.fence.name} --reason …${verb === 'apply' ? ', which goes on from there; or homeregion fence lift' : ', which goes on from there'}`,
+      state: [stands, ...(own.state === undefined ? [] : [own.state])].join(' '),
+      next: own.next ?? (coded.code === 'privilege-missing' ? coded.text.next : undefined) ?? again,
     },
     { cause: coded.cause ?? coded, retriable: coded.retriable, fields: { ...coded.fields, region: context.region.name } },
   )
