@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Consumer, Kafka, Producer } from 'kafkajs'
 import { type KafkaServer, startKafka } from '../../sandbox/kafka.ts'
-import { createProcessTable } from '../../sandbox/processes.ts'
+import { createProcessTable, killProcess, type ProcessRecord } from '../../sandbox/processes.ts'
 import { grantAccess, type KafkaGrant } from '../../src/adapters/kafka-region/access.ts'
 import { openBrokers } from '../../src/adapters/kafka-region/broker-requests.ts'
 import { createKafkaFence } from '../../src/adapters/kafka-region/fence.ts'
@@ -16,6 +16,7 @@ import type { Fence, FenceNote, FenceNotes } from '../../src/domain/fence.ts'
 import type { FaultPoint } from '../../src/domain/ports.ts'
 import { guardAgainstCrash } from '../rig/crash-guard.ts'
 import { fixtureConfig } from './boundary-fixture.ts'
+import { startSecondBroker } from './second-broker.ts'
 
 export type KafkaFence = Extract<FenceConfig, { kind: 'kafka' }>
 export type Cluster = 'region-a' | 'region-b'
@@ -33,6 +34,12 @@ export type KafkaScene = {
   producer(user: User, transactionalId?: string): Promise<Producer>
   /** Every access rule of the cluster, as a sorted list. */
   rules(cluster?: Cluster): Promise<readonly string[]>
+  /** After a kill: the same broker, with its data and on its port. */
+  restart(cluster: Cluster): Promise<void>
+  /** What runs now, as it was started last. */
+  processes(): readonly ProcessRecord[]
+  /** A second broker for region-a's cluster, which the first one controls. Started again by a second call. */
+  startSecond(): Promise<ProcessRecord>
   config(fence: KafkaFence, outboxTopic: string, change?: (config: Config) => Config): Config
   stop(): Promise<void>
 }
@@ -134,9 +141,18 @@ export async function startKafkaScene(): Promise<KafkaScene> {
       }
       return change({ ...config, regions: [region('region-a', [fence]), region('region-b', [])] })
     },
+    restart: async cluster => {
+      await start(cluster)
+    },
+    processes: () => table.list(),
+    startSecond: async () => {
+      const second = await startSecondBroker(join(dir, 'region-a'), join(dir, 'region-a-2'))
+      table.record(second)
+      return second
+    },
     stop: async () => {
       for (const opened of clients) cutConnections(opened)
-      await Promise.all([a.kill(), b.kill()])
+      await Promise.all(table.list().map(killProcess))
       rmSync(dir, { recursive: true, force: true })
       guard.release()
     },

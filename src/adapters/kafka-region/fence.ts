@@ -89,9 +89,9 @@ async function apply({ setting, notes, fault }: Parts, brokers: Brokers, cause: 
     if (missing.length > 0) await createBindings(brokers, missing)
     await fault('fence:kafka:denied')
     const views = await readUntil(brokers, resources, connection.callTimeoutMs, v => without(wanted, standing(v, wanted)).length === 0)
+    requireAllRead(brokers, views)
     const [absent] = without(wanted, standing(views, wanted))
     if (absent !== undefined) throw failed(brokers, `${bindingText(absent)} was not read back`)
-    if (unread(views).length > 0) throw failed(brokers, `broker ${unread(views).join(', ')} was not read`)
     await fault('fence:kafka:read-back')
     const taken: Takeover[] = []
     for (const id of transactionalIds) {
@@ -143,9 +143,9 @@ async function lift({ setting, notes, fault }: Parts, brokers: Brokers, cause: F
       await fault('fence:kafka:undenied')
     }
     const views = await readUntil(brokers, resources, connection.callTimeoutMs, v => standingAnywhere(v, added).length === 0)
+    requireAllRead(brokers, views)
     const [left] = standingAnywhere(views, added)
     if (left !== undefined) throw failed(brokers, `${bindingText(left)} is still read`)
-    if (unread(views).length > 0) throw failed(brokers, `broker ${unread(views).join(', ')} was not read`)
     await fault('fence:kafka:lift-read-back')
     await notes.write(null)
     return [
@@ -188,6 +188,14 @@ function lineOf(observation: Observation): string {
 function withoutRules(views: readonly BrokerView[]): readonly string[] {
   const [first] = views.flatMap(v => (v.resources === null ? [] : [v.resources]))
   return (first ?? []).filter(r => r.others === 0 && r.denies.length === 0).map(resourceText)
+}
+
+/** A broker that is silent may go by what it knew before. */
+function requireAllRead(brokers: Brokers, views: readonly BrokerView[]): void {
+  const [silent] = views.filter(v => v.resources === null)
+  if (silent === undefined) return
+  const fact = `${brokers.name}: broker ${unread(views).join(', ')} was not read (${silent.why ?? ''})`
+  throw new HomeregionError('kafka-unreachable', { fact }, { retriable: true })
 }
 
 function failed(brokers: Brokers, fact: string): HomeregionError {
