@@ -176,12 +176,11 @@ describe('the inbox', () => {
   test('applies an event that was late when it was tried and is not any more', async () => {
     const { region, held, worker } = start()
     region.home.set('k', 2)
-    const { quarantine } = region.store
     const store: InboxStore = {
       ...region.store,
       quarantine: events => {
         region.home.delete('k')
-        return quarantine(events)
+        return region.store.quarantine(events)
       },
     }
     await createInboxWorker(store, held).take([event('e1', 1), event('e2', 2)], always)
