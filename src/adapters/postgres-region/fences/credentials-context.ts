@@ -1,5 +1,5 @@
 import type { Config, FenceConfig, RegionConfig, SecretSink, Writer } from '../../../domain/config.ts'
-import { HomeregionError } from '../../../domain/errors.ts'
+import { type ErrorText, HomeregionError } from '../../../domain/errors.ts'
 import type { FaultPoint } from '../../../domain/ports.ts'
 import type { Sink } from '../../../domain/sink.ts'
 import type { Connection } from '../../postgres/connection.ts'
@@ -80,7 +80,7 @@ export async function failed(context: CredentialsContext, verb: 'apply' | 'lift'
     ({ lines }) => (lines.length === 0 ? 'Nothing of the fence stands.' : `${lines.join('; ')} (read back).`),
     () => 'What stands could not be read back.',
   )
-  const own = coded.code === 'fence-failed' ? coded.text : {}
+  const own: Partial<ErrorText> = coded.code === 'fence-failed' ? coded.text : {}
   const again = `homeregion fence ${verb} ${context.region.name} --fence ${context.fence.name} --reason …, which goes on from there`
   return new HomeregionError(
     coded.code,
