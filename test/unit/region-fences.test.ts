@@ -99,7 +99,7 @@ const told = (...answers: readonly FenceEntry[][]): FenceJournal => {
   let asked = 0
   return {
     told: () => Promise.resolve({ entries: answers[Math.min(asked++, answers.length - 1)] ?? [], from: 'control plane' }),
-  } as FenceJournal
+  } as unknown as FenceJournal
 }
 
 test('a fence on record as applied that is lifted was lifted behind the back of its record', async () => {
