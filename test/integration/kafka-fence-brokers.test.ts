@@ -14,7 +14,9 @@ beforeAll(async () => {
 })
 afterAll(async () => await scene.stop())
 
-test('a broker that is gone before the first change changes nothing; the proof and the status are unknown', { timeout: 120_000 }, async () => {
+test('a broker that is gone before the first change changes nothing; the proof and the status are unknown', {
+  timeout: 120_000,
+}, async () => {
   const { topic, id } = await scene.prepare()
   const notes = notesInMemory()
   const fence = createFence(scene.config(fenceOf(scene, topic, [id]), topic), notes)
@@ -28,7 +30,9 @@ test('a broker that is gone before the first change changes nothing; the proof a
   await fence.lift(CAUSE)
 })
 
-test('a broker that dies after the DENY was sent leaves an unknown outcome on record, which the same verb settles', { timeout: 120_000 }, async () => {
+test('a broker that dies after the DENY was sent leaves an unknown outcome on record, which the same verb settles', {
+  timeout: 120_000,
+}, async () => {
   const { topic, id } = await scene.prepare()
   const rules = await scene.rules()
   const notes = notesInMemory()
