@@ -1,7 +1,7 @@
 import { basename } from 'node:path'
 import type { Sink } from '../../domain/sink.ts'
 import { runProgram } from './run-program.ts'
-import type { SinkContext } from './sink.ts'
+import type { SinkContext } from './sink-context.ts'
 import { sinkError } from './sink-error.ts'
 
 /** A command of the operator's own. Only its program's name is shown: its arguments may hold a token, and what it prints may quote the secret. */

@@ -2,7 +2,7 @@ import type { SecretSink } from '../../domain/config.ts'
 import type { Sink } from '../../domain/sink.ts'
 import { redact, remember } from '../system/redaction.ts'
 import { type ProgramEnd, runProgram } from './run-program.ts'
-import type { SinkContext } from './sink.ts'
+import type { SinkContext } from './sink-context.ts'
 import { sinkError } from './sink-error.ts'
 
 type Kubernetes = Extract<SecretSink, { kubernetes: unknown }>['kubernetes']

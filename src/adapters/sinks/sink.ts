@@ -2,19 +2,11 @@ import type { SecretSink } from '../../domain/config.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Sink } from '../../domain/sink.ts'
 import { remember } from '../system/redaction.ts'
-import type { Secrets } from '../system/secrets.ts'
 import { createCommandSink } from './command.ts'
 import { createFileSink } from './file.ts'
 import { createKubernetesSink } from './kubernetes.ts'
+import type { SinkContext } from './sink-context.ts'
 import { createVaultSink } from './vault.ts'
-
-export type SinkContext = {
-  /** Where secrets of the sinks themselves come from. */
-  readonly secrets: Pick<Secrets, 'read'>
-  /** Environment of the commands. */
-  readonly env: Readonly<Record<string, string | undefined>>
-  readonly timeoutMs: number
-}
 
 /** An API server under load answers in seconds; nobody should stand before a fence for longer without being told why. */
 export const SINK_TIMEOUT_MS = 20_000

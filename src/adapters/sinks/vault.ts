@@ -1,7 +1,7 @@
 import type { SecretSink } from '../../domain/config.ts'
 import type { Json } from '../../domain/evidence.ts'
 import type { Sink } from '../../domain/sink.ts'
-import type { SinkContext } from './sink.ts'
+import type { SinkContext } from './sink-context.ts'
 import { sinkError } from './sink-error.ts'
 
 type Vault = Extract<SecretSink, { vault: unknown }>['vault']
