@@ -61,8 +61,11 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(await scene.login('app_writer', scene.held('app_writer'))).toBe('28000')
 
     const secret = scene.held('app_writer')
-    await fence.apply(CAUSE)
+    const { since } = await fence.status()
+    const later = { reason: 'an incident', by: 'somebody else', runId: 'run-7' }
+    await fence.apply(later)
     expect(scene.held('app_writer')).toBe(secret)
+    expect(await fence.status()).toMatchObject({ state: 'applied', since, cause: later })
 
     const lifted = await fence.lift(CAUSE)
     expect(lifted.join('\n')).toContain(

@@ -98,13 +98,10 @@ const DURABLE: Statement = {
   sql: `select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local')`,
 }
 
-// A fence that stands keeps whoever wanted it first; one that was on its way down is wanted anew.
+// Whoever wanted it last has to be asked before it is lifted; a rotation that died must not pass for the wish behind an emergency.
 const KEEP_FENCE = `insert into homeregion.fence as f (region, name, kind, state, reason, applied_by, run_id)
 values ($1, $2, 'credentials', 'applying', $3, $4, $5)
-on conflict (region, name) do update set state = 'applying',
-  reason = case f.state when 'lifting' then excluded.reason else f.reason end,
-  applied_by = case f.state when 'lifting' then excluded.applied_by else f.applied_by end,
-  run_id = case f.state when 'lifting' then excluded.run_id else f.run_id end,
+on conflict (region, name) do update set state = 'applying', reason = excluded.reason, applied_by = excluded.applied_by, run_id = excluded.run_id,
   since = case f.state when 'lifting' then excluded.since else f.since end`
 
 const keepLogin = (digest: string, catalogue: string) => `insert into homeregion.fence_item (region, name, item, former)
