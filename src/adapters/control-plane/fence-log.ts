@@ -3,26 +3,46 @@ import type { FenceEntry, FenceEvent, FenceKind, LoggedFence } from '../../domai
 import type { Connection, Row } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
 import { isoTime } from './ownership-records.ts'
+import { violated } from './refusals.ts'
 import { requireVersion } from './schema-version.ts'
 import { storableJson } from './storable-json.ts'
 
 const COLUMNS =
   'l.id::text, l.region, l.fence, l.kind, l.event, l.at, l.recorded_at, l.recorded_by, l.said_by, l.host, l.run_id, l.reason, l.detail'
 
+/** Processes of one machine may hand over the same file at once; each try is lost to one that succeeded. */
+const TRIES = 5
+
 /**
- * All or none in one transaction, with one entry of the audit chain for what is new. An entry that is here already is left as it is: the same
+ * All or none in one transaction, with an entry of the audit chain for each that is new. One that is here already is left as it is: the same
  * machine sends it again when the answer was lost.
  */
 export async function appendFenceLog(connection: Connection, entries: readonly FenceEntry[]): Promise<void> {
-  if (entries.length === 0) return
+  for (let left = TRIES; ; left--) {
+    const added = await unknownYet(connection, entries)
+    if (added.length === 0) return
+    try {
+      await append(connection, added)
+      return
+    } catch (error) {
+      // Somebody else handed one of them over since we looked, and told the audit chain of it.
+      if (violated(error) !== 'fence_log_pkey' || left === 1) throw error
+    }
+  }
+}
+
+async function unknownYet(connection: Connection, entries: readonly FenceEntry[]): Promise<readonly FenceEntry[]> {
+  if (entries.length === 0) return []
   const known = await connection.query(
     'read',
     `select l.id::text from homeregion_control.fence_log l where l.id in (select e.id from jsonb_to_recordset($1::jsonb) as e(id uuid))`,
     [storableJson(entries.map(e => ({ id: e.id })))],
   )
   const ids = new Set(known.rows.map(row => String(row.id)))
-  const added = entries.filter(e => !ids.has(e.id))
-  if (added.length === 0) return
+  return entries.filter(e => !ids.has(e.id))
+}
+
+async function append(connection: Connection, added: readonly FenceEntry[]): Promise<void> {
   await connection.transaction('write', [
     requireVersion(),
     {
@@ -30,8 +50,7 @@ export async function appendFenceLog(connection: Connection, entries: readonly F
 select e.id, e.region, e.fence, e.kind, e.event, e.at, e."by", e.host, e."runId", e.reason, coalesce(e.detail, 'null'::jsonb)
 from jsonb_to_recordset($1::jsonb) as e(nth bigint, id uuid, region text, fence text, kind text, event text, at timestamptz, "by" text, host text,
   "runId" text, reason text, detail jsonb)
-order by e.nth
-on conflict (id) do nothing`,
+order by e.nth`,
       parameters: [storableJson(added.map((entry, nth) => ({ nth, ...entry })))],
     },
     ...added.flatMap(entry => appendAudit(auditOf(entry))),
