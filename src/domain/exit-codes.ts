@@ -3,7 +3,7 @@ export const EXIT = {
   done: { code: 0, meaning: 'done' },
   unexpected: { code: 1, meaning: 'unexpected error (a bug; please report it)' },
   changes: { code: 2, meaning: 'plan has changes, or status is degraded (only with --exit-code)' },
-  refused: { code: 3, meaning: 'declined, or a check refused before the fence; nothing was moved' },
+  refused: { code: 3, meaning: 'declined, or a check refused before the fence (nothing was moved), or a fence is open' },
   notAllowed: { code: 4, meaning: 'not allowed' },
   conflict: { code: 5, meaning: 'conflict: another run holds the lease, the epoch moved, or the plan is stale' },
   rolledBack: { code: 6, meaning: 'rolled back: the source writes again, read back' },
