@@ -1,13 +1,11 @@
-import { existsSync } from 'node:fs'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
 import { createBoundaryFence } from '../../src/adapters/postgres-region/fences/boundary.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
+import { INSERT, VERSIONS } from './region-boundary-fixture.ts'
 
-const VERSIONS = existsSync('/usr/lib/postgresql/15/bin/postgres') ? ([18, 15] as const) : ([18] as const)
-const INSERT = `insert into account (tenant_id, account_id, version, billing_address) values ($1, gen_random_uuid()::text, 1, 'x')`
 const CAUSE = { reason: 'the server crashes', by: 'op', runId: null }
 
 describe.each(VERSIONS)('a crash around the fence of a region on PostgreSQL %i', version => {

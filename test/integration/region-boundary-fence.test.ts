@@ -1,15 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { createBoundaryFence } from '../../src/adapters/postgres-region/fences/boundary.ts'
 import type { Fence } from '../../src/domain/fence.ts'
-import { targetCanWrite } from '../../src/engine/checks/regions.ts'
-import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
-
-const VERSIONS = existsSync('/usr/lib/postgresql/15/bin/postgres') ? ([18, 15] as const) : ([18] as const)
-const INSERT = `insert into account (tenant_id, account_id, version, billing_address) values ($1, gen_random_uuid()::text, 1, 'x')`
-const CAUSE = { reason: 'region-a moves to region-b', by: 'op', runId: 'run-1' }
+import { type RegionFixture, startRegion } from './boundary-fixture.ts'
+import { boundaryFence, CAUSE, codeOf, INSERT, stands, VERSIONS } from './region-boundary-fixture.ts'
 
 describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", version => {
   let f: RegionFixture
@@ -228,53 +222,4 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     await admin.query('commit')
     expect([await write(admin, foreign), await write(admin, own)]).toEqual([null, 'HR001'])
   })
-
-  test('a target that is fenced as a whole is refused before the drain', async () => {
-    const key = await newKey('region-b')
-    await fence.apply(CAUSE)
-    const subject = { moves: [{ key, source: 'region-b', target: 'region-a', epoch: 1 }] }
-    const engine = { region: () => f.db }
-    const seen = await targetCanWrite(engine as never, subject as never, { check: 'target-can-write', parameters: {} } as never)
-    expect(seen).toMatchObject({ verdict: 'fail' })
-    expect(seen.observed).toContain(`fenced as a whole since`)
-  })
-
-  test('the fence of another region or another name is refused', async () => {
-    const operator = await f.login('homeregion_operator')
-    const call = async (region: string, name: string) =>
-      await codeOf(operator.query('select homeregion.fence_region($1, $2, $3, $3, null)', [region, name, 'x']))
-    expect([await call('region-b', 'boundary'), await call('region-a', 'other')]).toEqual(['HR006', 'HR006'])
-    expect(await codeOf(w.query(`select homeregion.lift_region('region-a', 'boundary')`))).toBe('42501')
-  })
-
-  test('a guard that was taken off, or a key that was made writable, does not pass for a fence that stands', async () => {
-    await newKey()
-    await fence.apply(CAUSE)
-    const admin = await f.login('postgres')
-    await admin.query('alter table account disable trigger zzz_homeregion_insert')
-    expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass', 'pass', 'pass', 'fail', 'fail'])
-    await admin.query('alter table account enable always trigger zzz_homeregion_insert')
-    await admin.query(`insert into homeregion.writable values ('key-by-hand', 1, false)`)
-    expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass', 'fail', 'pass', 'pass', 'pass'])
-    await fence.apply(CAUSE)
-    expect((await fence.verify()).every(o => o.verdict === 'pass')).toBe(true)
-  })
 })
-
-function boundaryFence(f: RegionFixture, callTimeoutMs: number): Fence {
-  const config = { ...f.config, policy: { ...f.config.policy, callTimeoutMs } }
-  return createBoundaryFence(f.region, config, secrets, () => Promise.resolve())
-}
-
-async function codeOf(work: Promise<unknown>): Promise<string | null> {
-  return await work.then(
-    () => null,
-    (error: unknown) => (error as pg.DatabaseError).code ?? String(error),
-  )
-}
-
-/** Until its commit can be read. */
-async function stands(fence: Fence): Promise<void> {
-  const end = performance.now() + 4000
-  while ((await fence.status()).state === 'lifted') if (performance.now() > end) throw new Error('the fence did not stand in time')
-}

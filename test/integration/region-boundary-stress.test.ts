@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import type pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createBoundaryFence } from '../../src/adapters/postgres-region/fences/boundary.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
+import { VERSIONS } from './region-boundary-fixture.ts'
 
-const VERSIONS = existsSync('/usr/lib/postgresql/15/bin/postgres') ? ([18, 15] as const) : ([18] as const)
 const STRESS_MS = 5_000
 // On a busy machine it goes on until it has seen enough.
 const MIN_FENCES = 12
