@@ -6,6 +6,7 @@ import { createHttpFence } from '../adapters/hooks/http-fence.ts'
 import { createKafkaFence } from '../adapters/kafka-region/fence.ts'
 import { createBoundaryFence } from '../adapters/postgres-region/fences/boundary.ts'
 import { createCredentialsFence } from '../adapters/postgres-region/fences/credentials.ts'
+import { provedOnEveryPath } from '../adapters/postgres-region/fences/path-proof.ts'
 import { createReadOnlyFence } from '../adapters/postgres-region/fences/read-only.ts'
 import { createSink, SINK_TIMEOUT_MS } from '../adapters/sinks/sink.ts'
 import { systemClock } from '../adapters/system/clock.ts'
@@ -28,7 +29,8 @@ export type FenceParts = {
 /** A region's own boundary and the fences configured for it, each of which tells the fence log what happens to it. */
 export function composeFences(region: RegionConfig, parts: FenceParts): readonly Fence[] {
   const boundary = createBoundaryFence(region, parts.config, parts.secrets, parts.fault)
-  return logged([boundary, ...region.fences.flatMap(fence => composed(region, fence, parts))], parts)
+  const fences = [boundary, ...region.fences.flatMap(fence => composed(region, fence, parts))]
+  return logged(provedOnEveryPath(fences, region, parts.config, parts.secrets, systemClock), parts)
 }
 
 /** The credentials fences of a region for some of their roles only; those without any of them are left out. */

@@ -118,6 +118,8 @@ export type EndpointProbe = {
   readonly region: string | null
   /** The key as the boundary there knows it. */
   readonly row: BoundaryRow | null
+  /** Fences of the whole region on record there as applied, by name, with since when. null: not seen, as through a pooler. */
+  readonly fences: Readonly<Record<string, string>> | null
   /** One write as each writer into each guarded table, at READ COMMITTED. A standby refuses them with 25006. */
   readonly probes: readonly ProbeResult[]
 }

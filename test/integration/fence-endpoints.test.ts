@@ -4,11 +4,15 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { freePorts } from '../../sandbox/free-ports.ts'
 import { APP_DATABASE } from '../../sandbox/layout.ts'
 import type { PostgresVersion } from '../../sandbox/postgres-binaries.ts'
+import { createBoundaryFence } from '../../src/adapters/postgres-region/fences/boundary.ts'
+import { provedOnEveryPath } from '../../src/adapters/postgres-region/fences/path-proof.ts'
+import { createReadOnlyFence } from '../../src/adapters/postgres-region/fences/read-only.ts'
 import { createRegionDatabase } from '../../src/adapters/postgres-region/region-database.ts'
 import { systemClock } from '../../src/adapters/system/clock.ts'
+import { createSecrets } from '../../src/adapters/system/secrets.ts'
 import type { Endpoint, RegionConfig } from '../../src/domain/config.ts'
 import type { Observation } from '../../src/domain/evidence.ts'
-import type { RegionDatabase } from '../../src/domain/ports.ts'
+import type { FaultPoint, RegionDatabase } from '../../src/domain/ports.ts'
 import { fenceHolds } from '../../src/engine/checks/fence-holds.ts'
 import { fenceCoversWriters } from '../../src/engine/checks/regions.ts'
 import type { CheckSubject } from '../../src/engine/context.ts'
@@ -316,6 +320,52 @@ describe.each<PostgresVersion>([15, 18])('the fence on every path, PostgreSQL %i
     const accepted = await checks(withEndpoints([], given), key).after(barrier)
     expect(accepted, accepted.observed).toMatchObject({ verdict: 'pass' })
     await admin.query(`select pg_drop_replication_slot('away_slot')`)
+  })
+
+  test('the fences of a whole region are proved through a pooler and on a standby, and not while the standby lags', async () => {
+    const copy = await standby('replica')
+    const pool = await pooler('transaction')
+    await newKey()
+    const database = { ...f.region.database, endpoints: [poolerAt(pool.port), standbyAt(copy.server.port)] }
+    const admin = decodeURIComponent(new URL(f.server.adminUrl).password)
+    const both = createSecrets({ PASSWORD, ADMIN: admin })
+    const region = { ...f.region, database }
+    const none: FaultPoint = async () => undefined
+    const fences = provedOnEveryPath(
+      [
+        createBoundaryFence(region, f.config, both, none),
+        createReadOnlyFence(region, { kind: 'read-only', name: 'read-only' }, f.config, both, none),
+      ],
+      region,
+      f.config,
+      both,
+      systemClock,
+    )
+    ends.push(async () => void (await Promise.all(fences.map(async fence => await fence.close()))))
+    const cause = { reason: 'test', by: 'test', runId: null }
+    const elsewhere = (seen: readonly Observation[]) =>
+      seen.filter(o => /endpoint \w+$/.test(o.observer) || o.required.includes('standby')).map(o => [o.observer, o.verdict])
+    for (const fence of fences) {
+      await fence.apply(cause)
+      const proof = await fence.verify()
+      expect(elsewhere(proof), JSON.stringify(proof)).toEqual([
+        ['region-a database', 'pass'],
+        ['region-a endpoint pool', 'pass'],
+        ['region-a endpoint replica', 'pass'],
+      ])
+      await fence.lift(cause)
+      expect(elsewhere(await fence.verify())).toEqual([])
+      // Given time, the standby has the lift as well; then it stops listening.
+      await copy.holdWal()
+      await fence.apply(cause)
+      expect(elsewhere(await fence.verify())).toEqual([
+        ['region-a database', 'unknown'],
+        ['region-a endpoint pool', 'pass'],
+        ['region-a endpoint replica', 'unknown'],
+      ])
+      copy.releaseWal()
+      await fence.lift(cause)
+    }
   })
 
   async function writeAt(port: number, key: string): Promise<void> {

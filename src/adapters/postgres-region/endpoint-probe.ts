@@ -81,20 +81,22 @@ export function loginAt(login: DatabaseLogin, endpoint: Pick<Endpoint, 'name' | 
   })
 }
 
-type Sight = Pick<EndpointProbe, 'unseen' | 'inRecovery' | 'region' | 'row'>
+type Sight = Pick<EndpointProbe, 'unseen' | 'inRecovery' | 'region' | 'row' | 'fences'>
 
 // One statement: whether it is a standby, and what it shows, are of one moment. A writer may not read what is installed, and asks for its own region.
-const AT_STANDBY = `select pg_is_in_recovery() as in_recovery, (select i.region from homeregion.installed i) as region, r.*
+const AT_STANDBY = `select pg_is_in_recovery() as in_recovery, (select i.region from homeregion.installed i) as region,
+    (select coalesce(jsonb_object_agg(f.name, f.since::text), '{}') from homeregion.fence f where f.region = $2 and f.state = 'applied') as fences, r.*
   from (values (1)) one left join homeregion.read($1) r on true`
-const THROUGH_POOLER = `select pg_is_in_recovery() as in_recovery, homeregion.local_region() as region, r.*
+const THROUGH_POOLER = `select pg_is_in_recovery() as in_recovery, homeregion.local_region() as region, null as fences, r.*
   from (values (1)) one left join homeregion.read($1) r on true`
 
 async function look(eyes: Connection | null, endpoint: Endpoint, region: string, key: string): Promise<Sight> {
-  const nothing = { inRecovery: null, region: null, row: null }
+  const nothing = { inRecovery: null, region: null, row: null, fences: null }
   if (eyes === null) return { ...nothing, unseen: 'no writer is declared: nobody can look through it' }
   try {
     await eyes.warm()
-    const { rows } = await eyes.query('read', endpoint.kind === 'standby' ? AT_STANDBY : THROUGH_POOLER, [key])
+    const standby = endpoint.kind === 'standby'
+    const { rows } = await eyes.query('read', standby ? AT_STANDBY : THROUGH_POOLER, standby ? [key, region] : [key])
     return seen(rows[0] ?? {}, region)
   } catch (error) {
     return { ...nothing, unseen: isHomeregionError(error) ? error.text.fact : errorText(error) }
@@ -107,6 +109,7 @@ function seen(row: Row, region: string): Sight {
     unseen: null,
     inRecovery: row.in_recovery === true,
     region: shown === ALL_REGIONS ? region : shown,
+    fences: row.fences === null ? null : (row.fences as Readonly<Record<string, string>>),
     row: row.key === null || row.key === undefined ? null : boundaryRow(row, region),
   }
 }
