@@ -2,11 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Consumer, Kafka, Producer } from 'kafkajs'
+import type { Kafka, Producer } from 'kafkajs'
 import { type KafkaServer, startKafka } from '../../sandbox/kafka.ts'
 import { createProcessTable, killProcess, type ProcessRecord } from '../../sandbox/processes.ts'
 import { grantAccess, type KafkaGrant } from '../../src/adapters/kafka-region/access.ts'
 import { openBrokers } from '../../src/adapters/kafka-region/broker-requests.ts'
+import { type EventFeed, startEventFeed } from '../../src/adapters/kafka-region/event-feed.ts'
 import { createKafkaFence } from '../../src/adapters/kafka-region/fence.ts'
 import { cutConnections, type KafkaConnection, openKafka } from '../../src/adapters/kafka-region/kafka-client.ts'
 import { ensureTopics } from '../../src/adapters/kafka-region/topics.ts'
@@ -191,27 +192,20 @@ async function readRules(connection: KafkaConnection): Promise<readonly string[]
   }
 }
 
-/** Reads a topic from its beginning, as a consumer of committed records in a group would. */
-export async function follow(
-  client: Kafka,
-  topic: string,
-  groupId: string,
-): Promise<{ readonly values: string[]; readonly consumer: Consumer }> {
+/** Reads a topic from its beginning, as a group's consumer of committed records does, and commits what it has read. */
+export function follow(connection: KafkaConnection, topic: string): { readonly values: string[]; readonly feed: EventFeed } {
   const values: string[] = []
-  const consumer = client.consumer({
-    groupId,
-    maxWaitTimeInMs: 100,
-    allowAutoTopicCreation: false,
-    readUncommitted: false,
-    retry: { retries: 20, initialRetryTime: 50, maxRetryTime: 500 },
-  })
-  await consumer.connect()
-  await consumer.subscribe({ topics: [topic], fromBeginning: true })
-  await consumer.run({
-    eachMessage: ({ message }) => {
-      values.push(message.value?.toString() ?? '')
-      return Promise.resolve()
+  const feed = startEventFeed(
+    connection,
+    { topic, groupId: `group-${topic}`, partitionsAtOnce: 1 },
+    {
+      assigned: () => undefined,
+      batch: messages => {
+        values.push(...messages.map(m => m.value))
+        const next = (messages.at(-1) ?? messages[0]).offset + 1n
+        return Promise.resolve({ next, committed: next })
+      },
     },
-  })
-  return { values, consumer }
+  )
+  return { values, feed }
 }

@@ -22,8 +22,8 @@ test('a producer that writes without a pause is stopped by the time apply return
   const { topic, id } = await scene.prepare()
   const rules = await scene.rules()
   const writer = writeOn(await scene.producer('app'), topic)
-  const { values, consumer } = await follow(await scene.client('reader'), topic, `group-${topic}`)
-  onTestFinished(async () => await consumer.disconnect())
+  const { values, feed } = follow(scene.connection('reader'), topic)
+  onTestFinished(async () => await feed.close())
   expect(await waitUntil(() => writer.acknowledged.length > 20 && values.length > 0, 40_000)).toBe(true)
   const notes = notesInMemory()
   const fence = createFence(scene.config(fenceOf(scene, topic, [id]), topic), notes)
@@ -72,10 +72,10 @@ test('what an open transaction wrote before the fence never becomes visible afte
   const next = await successor.transaction()
   await next.send({ topic, messages: [{ value: 'from its successor' }] })
   await next.commit()
-  const { values, consumer } = await follow(await scene.client('reader'), topic, `group-${topic}`)
+  const { values, feed } = follow(scene.connection('reader'), topic)
   expect(await waitUntil(() => values.length > 0, 10_000)).toBe(true)
   expect(values).toEqual(['from its successor'])
-  await consumer.disconnect()
+  await feed.close()
 })
 
 test('a producer that slept through the fence and its lifting is a zombie, although it may write again', async () => {
