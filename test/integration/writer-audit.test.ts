@@ -162,7 +162,7 @@ describe.each([15, 18] as const)('the audit of writers on PostgreSQL %i', versio
     const open = (await f.db.auditWriters()).filter(x => x.closes !== null && x.subject !== 'postgres')
     expect(open.length).toBeGreaterThan(25)
     let closed = 0
-    let now = open
+    let now: readonly AuditFinding[] = open
     for (const finding of open) {
       // One statement may close more than one way.
       if (!now.some(x => id(x) === id(finding))) continue

@@ -33,9 +33,17 @@ export function privilege(row: Row): Privilege {
     grantor: String(row.grantor),
     grantorOid: String(row.grantor_oid),
     byOwner: row.by_owner === true,
-    privilege: String(row.privilege),
+    privilege: writing(String(row.privilege)),
     grantable: row.grantable === true,
   }
+}
+
+const WRITING: readonly string[] = ['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']
+
+/** It stands in statements as it is, and comes from a record that its keeper may have changed. */
+function writing(name: string): string {
+  if (WRITING.includes(name)) return name
+  throw new RangeError(`${JSON.stringify(name)} is no privilege to write`)
 }
 
 function text(value: unknown): string | null {
