@@ -157,6 +157,14 @@ describe.each(VERSIONS)('on PostgreSQL %i', version => {
     ]).toEqual([0, 1])
   })
 
+  test('doctor sees that keys which leave are not remembered any more', async () => {
+    const admin = await f.login('postgres')
+    expect((await f.db.facts()).guardProblems).toEqual([])
+    await admin.query('alter table homeregion.ownership disable trigger zzz_homeregion_left')
+    expect((await f.db.facts()).guardProblems).toEqual(['homeregion.ownership: trigger zzz_homeregion_left is missing or disabled'])
+    await admin.query('alter table homeregion.ownership enable always trigger zzz_homeregion_left')
+  })
+
   test('pages are in the order of arrival', async () => {
     await f.db.register([{ key: 'paged', homeRegion: 'region-a', epoch: 2 }])
     const ids = Array.from({ length: 7 }, () => envelope('paged', 1))

@@ -46,7 +46,11 @@ select pg_catalog.format('function homeregion.%s belongs to %s', name, pg_catalo
 where oid is not null and pg_catalog.pg_get_userbyid(proowner) <> 'homeregion_owner'
 union all
 select pg_catalog.format('homeregion.ownership: trigger %s is missing or disabled', n.name)
-from (values ('zzz_homeregion_ownership'), ('zzz_homeregion_truncate')) n(name)
+from (
+  select * from (values ('zzz_homeregion_ownership'), ('zzz_homeregion_truncate')) v(name)
+  -- Only where each region has its own database.
+  union all select 'zzz_homeregion_left' from functions f where f.name = 'key_left'
+) n
 where to_regclass('homeregion.ownership') is not null
   and not exists (select from pg_trigger x where x.tgrelid = to_regclass('homeregion.ownership') and x.tgname = n.name and x.tgenabled = 'A')
 order by 1
