@@ -120,6 +120,8 @@ export interface FenceJournal {
    * a second time by one process unless `again`.
    */
   handOver(again?: boolean): Promise<number | null>
+  /** Why the control plane did not take what it was last handed; null when it did, or was not asked. */
+  refusal(): string | null
   /** Entries of this machine that the control plane has not confirmed. */
   pending(): Promise<readonly FenceEntry[]>
   /** The newest note of a fence that can be read: the control plane's where it answers, else this machine's. */

@@ -1,6 +1,6 @@
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import { type Observation, unknown } from '../domain/evidence.ts'
-import { FENCE_KINDS, type Fence, type FenceCause, type FenceKind } from '../domain/fence.ts'
+import type { Fence, FenceCause, FenceKind } from '../domain/fence.ts'
 
 /**
  * The order in which fences go up: the boundary first, since it stops every writer in one commit; then what needs our own way to Kafka and the
@@ -143,5 +143,3 @@ export function coded(error: unknown): HomeregionError {
     { cause: error },
   )
 }
-
-export const FENCE_ORDER: readonly FenceKind[] = [...FENCE_KINDS].sort((a, b) => ORDER[a] - ORDER[b])

@@ -22,7 +22,7 @@ type Log = Pick<ControlPlane, 'logFence' | 'fenceLog' | 'fencesTold'>
 export function createFenceJournal(folder: string, service: string, controlPlane: Log): FenceJournal {
   const file = createAppendOnlyFile(join(folder, `${encodeURIComponent(service)}.fences.jsonl`))
   // A control plane that did not answer once is not waited for again by every entry of one command: an emergency has no time for it.
-  let silent = false
+  let silent: string | null = null
   let turn: Promise<unknown> = Promise.resolve()
 
   const entries = async (): Promise<{ readonly all: readonly FenceEntry[]; readonly pending: readonly FenceEntry[] }> => {
@@ -34,12 +34,12 @@ export function createFenceJournal(folder: string, service: string, controlPlane
 
   /** What the control plane answers, or null when it does not. */
   const asked = async <T>(ask: () => Promise<T>): Promise<T | null> => {
-    if (silent) return null
+    if (silent !== null) return null
     try {
       return await ask()
     } catch (error) {
       if (!isHomeregionError(error)) throw error
-      silent = true
+      silent = error.text.fact
       return null
     }
   }
@@ -62,11 +62,12 @@ export function createFenceJournal(folder: string, service: string, controlPlane
       await keeping(file.path, () => file.append(lines))
     },
     handOver: async (again = false) => {
-      if (again) silent = false
+      if (again) silent = null
       const mine = turn.then(push, push)
       turn = mine.catch(() => undefined)
       return await mine
     },
+    refusal: () => silent,
     pending: async () => (await entries()).pending,
     newestNote: async (region, fence) => {
       // Handed over first: the order in which notes reach the control plane is the order that counts.

@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
-
-export type RotateFlags = { readonly role?: readonly string[]; readonly reason?: string; readonly yes?: boolean }
+import type { RotateFlags } from '../fence/flags.ts'
 
 export function register(program: Command, context: CliContext): void {
   const credentials = program.command('credentials').description("the writers' logins of a region")

@@ -1,12 +1,6 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
-
-export type FenceFlags = {
-  readonly fence?: readonly string[]
-  readonly reason?: string
-  readonly yes?: boolean
-  readonly asTarget?: boolean
-}
+import type { FenceFlags } from '../fence/flags.ts'
 
 export function register(program: Command, context: CliContext): void {
   const fence = program

@@ -26,6 +26,6 @@ export async function recordedWhere(journal: FenceJournal): Promise<{ readonly c
     line:
       left === null
         ? `NOT recorded: ${journal.file} cannot be read`
-        : `control plane not reached: recorded in ${journal.file}; the next homeregion status, doctor or fence command here that reaches it hands it over`,
+        : `control plane not reached${journal.refusal() === null ? '' : ` (${journal.refusal()})`}: recorded in ${journal.file}; the next homeregion status, doctor or fence command here that reaches it hands it over`,
   }
 }

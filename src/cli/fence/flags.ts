@@ -1,0 +1,8 @@
+export type FenceFlags = {
+  readonly fence?: readonly string[]
+  readonly reason?: string
+  readonly yes?: boolean
+  readonly asTarget?: boolean
+}
+
+export type RotateFlags = { readonly role?: readonly string[]; readonly reason?: string; readonly yes?: boolean }
