@@ -127,7 +127,8 @@ export type ReconcileItem = ReconcileFinding & {
   readonly decidedBy: string | null
 }
 
-export type DrillOutcome = 'passed' | 'missed-objective' | 'failed' | 'pre-empted'
+export const DRILL_OUTCOMES = ['passed', 'missed-objective', 'failed', 'pre-empted'] as const
+export type DrillOutcome = (typeof DRILL_OUTCOMES)[number]
 
 export type DrillResult = {
   /** uuid; recording it again changes nothing. */

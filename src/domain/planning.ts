@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { CheckName } from './checks.ts'
+import { type CheckName, OUTSIDE_FENCES, type OutsideFence } from './checks.ts'
 import type { Config } from './config.ts'
 import { HomeregionError } from './errors.ts'
 import { BOUNDARY_FENCE } from './fence.ts'
@@ -48,6 +48,8 @@ export type PlanInput = {
   readonly config: Config
   /** Keys at home in each region, for runbooks that fence a whole one. */
   readonly atHome: ReadonlyMap<string, number>
+  /** Of a forced failover: the fence from outside that it stands on. */
+  readonly outsideFence?: OutsideFence
 }
 
 /**
@@ -96,8 +98,14 @@ export function computePlan(input: PlanInput): Plan {
     .filter(r => r.homeRegion !== target)
     .map(r => ({ key: r.key, source: r.homeRegion, target, epoch: r.epoch, seq: r.seq }))
   requireRegionLeft(input, moves)
-  const dropped = droppedChecks(config)
+  const dropped = [...droppedChecks(config), ...otherFences(input.outsideFence)]
   return { id: planId(input.pinned, moves, dropped), pinned: input.pinned, moves, alreadyThere, dropped }
+}
+
+/** A forced failover stands on exactly one fence from outside; which one is part of what is confirmed. */
+function otherFences(chosen: OutsideFence | undefined): readonly DroppedCheck[] {
+  if (chosen === undefined) return []
+  return OUTSIDE_FENCES.filter(check => check !== chosen).map(check => ({ check, reason: `this run stands on ${chosen}` }))
 }
 
 /** A fence of the whole region stops every key in it: only a plan that leaves none behind may name one. */

@@ -1,13 +1,10 @@
 import type { CheckName } from './checks.ts'
+import { absent, type Finding, finding, type Places, passed, type Rule } from './lint-finding.ts'
 import type { ActionKind, Runbook, Step } from './runbook.ts'
+import { FAILOVER_RULES } from './runbook-lint-failover.ts'
 
 /** One reason why a runbook is refused. `path` leads to the place in the file (and in `Runbook`, whose shape follows the file's). */
-export type LintProblem = {
-  readonly rule: LintRule
-  readonly path: readonly (string | number)[]
-  readonly message: string
-  readonly hint: string
-}
+export type LintProblem = Finding & { readonly rule: LintRule }
 
 /** Longest deadline of a gate, and of one command or request: beyond it nobody is watching any more. */
 export const WITHIN_LIMIT_MS = 3_600_000
@@ -17,11 +14,8 @@ export const FOR_LIMIT_MS = 86_400_000
 const PREFLIGHT: readonly CheckName[] = ['boundary-installed', 'fence-covers-writers']
 const CATCH_UP: readonly CheckName[] = ['barrier-applied', 'versions-equal', 'idempotency-carried']
 
-type Finding = Omit<LintProblem, 'rule'>
-type Rule = (runbook: Runbook, at: Places) => readonly Finding[]
-
-/** Index of the first step with each ownership action; -1 where there is none. */
-type Places = { readonly drain: number; readonly fence: number; readonly activate: number }
+/** The ownership actions of each intent, in their order. */
+const ACTIONS = { transfer: ['drain', 'fence', 'activate'], failover: ['isolate', 'activate'] } as const
 
 const RULES = {
   'ids-unique': ({ steps }) =>
@@ -36,13 +30,13 @@ const RULES = {
         ? []
         : [finding(i, 'id', `step "${step.id}" does nothing`, 'give it an action, a gate, a watch or a confirm')],
     ),
-  'ownership-actions-once': ({ steps }) =>
-    (['drain', 'fence', 'activate'] as const).flatMap(kind => {
+  'ownership-actions-once': ({ intent, steps }) =>
+    ACTIONS[intent].flatMap(kind => {
       const found = steps.flatMap((step, i) => (step.action?.kind === kind ? [i] : []))
       if (found.length === 0) return [{ path: ['steps'], message: `no step does ${kind}`, hint: `add a step with action: ${kind}` }]
       return found
         .slice(1)
-        .map(i => finding(i, 'action', `${kind} stands here a second time`, 'each of drain, fence, activate runs exactly once'))
+        .map(i => finding(i, 'action', `${kind} stands here a second time`, `each of ${ACTIONS[intent].join(', ')} runs exactly once`))
     }),
   'ownership-actions-in-order': (_runbook, at) => [
     ...(at.drain > at.fence && at.fence >= 0 ? [finding(at.fence, 'action', 'the fence comes before the drain', 'drain, then fence')] : []),
@@ -52,6 +46,9 @@ const RULES = {
     ...(at.fence < 0 && at.drain > at.activate && at.activate >= 0
       ? [finding(at.activate, 'action', 'activation comes before the drain', 'drain, fence, then activate')]
       : []),
+    ...(at.isolate > at.activate && at.activate >= 0
+      ? [finding(at.activate, 'action', 'activation comes before isolate', 'isolate, then activate')]
+      : []),
   ],
   'preflight-before-drain': ({ steps }, at) =>
     at.drain < 0
@@ -59,8 +56,8 @@ const RULES = {
       : absent(PREFLIGHT, steps.slice(0, at.drain)).map(check =>
           finding(at.drain, 'action', `the drain is reached without ${check}`, `add ${check} to the gate of an earlier step`),
         ),
-  'fence-proved-before-activation': ({ steps }, at) =>
-    at.activate < 0 || (at.fence >= 0 && passed('fence-holds', steps.slice(at.fence, at.activate)))
+  'fence-proved-before-activation': ({ intent, steps }, at) =>
+    intent === 'failover' || at.activate < 0 || (at.fence >= 0 && passed('fence-holds', steps.slice(at.fence, at.activate)))
       ? []
       : [
           finding(
@@ -70,8 +67,8 @@ const RULES = {
             'add fence-holds to the gate of the fence step, or of a step between fence and activate',
           ),
         ],
-  'caught-up-before-activation': ({ steps }, at) =>
-    at.activate < 0
+  'caught-up-before-activation': ({ intent, steps }, at) =>
+    intent === 'failover' || at.activate < 0
       ? []
       : absent(CATCH_UP, at.fence < 0 ? [] : steps.slice(at.fence + 1, at.activate)).map(check =>
           finding(
@@ -82,9 +79,11 @@ const RULES = {
           ),
         ),
   // Sooner it would hold back the barrier on its way, and stop keys that are still served.
-  'region-fence-after-catch-up': ({ steps }, at) =>
+  'region-fence-after-catch-up': ({ intent, steps }, at) =>
     steps.flatMap((step, i) =>
-      step.action?.kind !== 'fence-region' || (at.fence >= 0 && passed('barrier-applied', steps.slice(at.fence + 1, i)))
+      intent === 'failover' ||
+      step.action?.kind !== 'fence-region' ||
+      (at.fence >= 0 && passed('barrier-applied', steps.slice(at.fence + 1, i)))
         ? []
         : [
             finding(
@@ -97,32 +96,26 @@ const RULES = {
     ),
   'no-human-while-writes-stop': ({ steps }, at) =>
     steps.flatMap((step, i) => {
-      const hint = 'move it before the drain: the key takes no writes while somebody thinks'
-      const stopped = at.drain >= 0 && i >= at.drain
+      const first = at.drain >= 0 ? 'drain' : 'isolate'
+      const named = first === 'drain' ? 'the drain' : first
+      const hint = `move it before ${named}: the key takes no writes while somebody thinks`
+      const stopped = at[first] >= 0 && i >= at[first]
       const pause = step.action?.kind === 'pause' && stopped && i < stop(at)
       return [
-        ...(step.confirm !== null && stopped ? [finding(i, 'confirm', 'a confirmation after the drain', hint)] : []),
-        ...(pause ? [finding(i, 'action', 'a pause between drain and activation', hint)] : []),
+        ...(step.confirm !== null && stopped ? [finding(i, 'confirm', `a confirmation after ${named}`, hint)] : []),
+        ...(pause ? [finding(i, 'action', `a pause between ${first} and activation`, hint)] : []),
         ...(step.watch.length > 0 && stopped && i < stop(at)
-          ? [finding(i, 'watch', 'a watch between drain and activation', 'watch after the activation; before it, use a gate')]
+          ? [finding(i, 'watch', `a watch between ${first} and activation`, 'watch after the activation; before it, use a gate')]
           : []),
       ]
     }),
-  'no-sql-at-the-fenced-source': ({ steps }, at) =>
-    at.fence < 0
-      ? []
-      : steps.flatMap((step, i) =>
-          step.action?.kind === 'sql' && step.action.region === 'source' && i > at.fence && i < stop(at)
-            ? [
-                finding(
-                  i,
-                  'action',
-                  'sql at the source between fence and activation',
-                  'the position the target must reach would move; do it before the fence',
-                ),
-              ]
-            : [],
-        ),
+  'no-sql-at-the-fenced-source': ({ intent, steps }, at) =>
+    steps.flatMap((step, i) => {
+      if (step.action?.kind !== 'sql' || step.action.region !== 'source' || i >= stop(at)) return []
+      if (intent === 'failover') return [finding(i, 'action', 'sql at a source that is dark', 'it cannot answer; do it after rejoin')]
+      const hint = 'the position the target must reach would move; do it before the fence'
+      return at.fence >= 0 && i > at.fence ? [finding(i, 'action', 'sql at the source between fence and activation', hint)] : []
+    }),
   'check-can-pass': ({ steps }, at) =>
     steps.flatMap((step, i) =>
       (['gate', 'watch'] as const).flatMap(list =>
@@ -180,6 +173,7 @@ const RULES = {
             ),
           ]
     }),
+  ...FAILOVER_RULES,
 } satisfies Record<string, Rule>
 
 export type LintRule = keyof typeof RULES
@@ -189,32 +183,23 @@ const AFTER: Partial<Record<CheckName, keyof Places>> = {
   'fence-holds': 'fence',
   'barrier-applied': 'fence',
   'target-accepts-write': 'activate',
+  'lease-over': 'isolate',
+  'external-fence-holds': 'isolate',
+  'source-attested': 'isolate',
 }
 
 /**
- * Why the runbook is refused; empty means that its activation cannot be reached without the evidence of fence and catch-up.
+ * Why the runbook is refused; empty means that its activation cannot be reached without the evidence of fence and catch-up (of
+ * a failover: of the fence from outside, and of a loss that somebody owned).
  * Pure. The engine asks again before a run, and the control plane's constraints a third time at the activation.
  */
 export function lintRunbook(runbook: Runbook): readonly LintProblem[] {
   const place = (kind: ActionKind) => runbook.steps.findIndex(step => step.action?.kind === kind)
-  const at = { drain: place('drain'), fence: place('fence'), activate: place('activate') }
+  const at = { drain: place('drain'), fence: place('fence'), isolate: place('isolate'), activate: place('activate') }
   return (Object.entries(RULES) as [LintRule, Rule][]).flatMap(([rule, check]) => check(runbook, at).map(found => ({ rule, ...found })))
 }
 
 export const LINT_RULES = Object.keys(RULES) as readonly LintRule[]
-
-function finding(step: number, field: string, message: string, hint: string): Finding {
-  return { path: ['steps', step, field], message, hint }
-}
-
-/** Only a gate counts: a watch reports, and lets the run go on. */
-function passed(check: CheckName, steps: readonly Step[]): boolean {
-  return steps.some(step => step.gate.some(use => use.check === check))
-}
-
-function absent(checks: readonly CheckName[], steps: readonly Step[]): readonly CheckName[] {
-  return checks.filter(check => !passed(check, steps))
-}
 
 /** Where the write stop ends; a runbook that never activates never ends it. */
 function stop(at: Places): number {

@@ -1,33 +1,45 @@
-import { HomeregionError } from '../../domain/errors.ts'
+import type { Config } from '../../domain/config.ts'
 import type { FailoverControl } from '../../domain/failover.ts'
+import type { Connection } from '../postgres/connection.ts'
+import { findAckToken, issueAckToken } from './ack-tokens.ts'
+import { approve, readApprovals } from './approvals.ts'
+import { lastDrills, recordDrill } from './drills.ts'
+import { endExile, listExiles, noteExile } from './exiles.ts'
+import { listForcedFailovers } from './forced-queries.ts'
+import { readObservations, readSights, recordObservation } from './observations.ts'
+import { decideReconcileItem, putReconcileItems, readReconcileItems } from './reconcile-items.ts'
+import { grantLease, leadAgents, readLeases, releaseLease, withholdLease } from './region-leases.ts'
 
-const pending = (): Promise<never> =>
-  Promise.reject(
-    new HomeregionError('unexpected', { fact: 'this part of the control plane is not there yet', state: 'Nothing was changed.' }),
-  )
-
-export function createFailoverControl(): FailoverControl {
+/** What forced failovers stand on, over the same session. `coded` turns what the database says into our errors. */
+export function createFailoverControl(
+  connection: Connection,
+  policy: Pick<Config['policy'], 'ackTokenMs'>,
+  coded: <T>(work: () => Promise<T>) => Promise<T>,
+): FailoverControl {
   return {
-    recordObservation: pending,
-    observations: pending,
-    sights: pending,
-    leadAgents: pending,
-    grantLease: pending,
-    withholdLease: pending,
-    releaseLease: pending,
-    leaseStates: pending,
-    issueAckToken: pending,
-    ackToken: pending,
-    approve: pending,
-    approvals: pending,
-    forcedFailovers: pending,
-    exiles: pending,
-    noteExile: pending,
-    endExile: pending,
-    putReconcileItems: pending,
-    reconcileItems: pending,
-    decideReconcileItem: pending,
-    recordDrill: pending,
-    lastDrills: pending,
+    recordObservation: async report => await coded(async () => await recordObservation(connection, report)),
+    observations: async () => await coded(async () => await readObservations(connection)),
+    sights: async () => await coded(async () => await readSights(connection)),
+    leadAgents: async (agentId, forMs) => await coded(async () => await leadAgents(connection, agentId, forMs)),
+    grantLease: async (region, agentId, durationMs, marginMs) =>
+      await coded(async () => await grantLease(connection, region, agentId, durationMs, marginMs)),
+    withholdLease: async (region, lease) => await coded(async () => await withholdLease(connection, region, lease)),
+    releaseLease: async (region, lease) => await coded(async () => await releaseLease(connection, region, lease)),
+    leaseStates: async () => await coded(async () => await readLeases(connection)),
+    issueAckToken: async about => await coded(async () => await issueAckToken(connection, about, policy.ackTokenMs)),
+    ackToken: async token => await coded(async () => await findAckToken(connection, token)),
+    approve: async (runId, verdict, reason, breakGlass) =>
+      await coded(async () => await approve(connection, runId, verdict, reason, breakGlass)),
+    approvals: async runId => await coded(async () => await readApprovals(connection, runId)),
+    forcedFailovers: async filter => await coded(async () => await listForcedFailovers(connection, filter)),
+    exiles: async region => await coded(async () => await listExiles(connection, region ?? null)),
+    noteExile: async (region, step) => await coded(async () => await noteExile(connection, region, step)),
+    endExile: async (region, reason) => await coded(async () => await endExile(connection, region, reason)),
+    putReconcileItems: async (runId, items) => await coded(async () => await putReconcileItems(connection, runId, items)),
+    reconcileItems: async (runId, filter) => await coded(async () => await readReconcileItems(connection, runId, filter)),
+    decideReconcileItem: async (runId, id, decision, reason) =>
+      await coded(async () => await decideReconcileItem(connection, runId, id, decision, reason)),
+    recordDrill: async result => await coded(async () => await recordDrill(connection, result)),
+    lastDrills: async () => await coded(async () => await lastDrills(connection)),
   }
 }

@@ -1,14 +1,7 @@
 import pg from 'pg'
 import type { Config } from '../../domain/config.ts'
+import { FAILOVER_GRANTS, type Grant } from './failover-grants.ts'
 import { CONTROL_SCHEMA, type RenderedStatement } from './schema.ts'
-
-type Grant = {
-  readonly table: string
-  readonly why: string
-  /** Columns the operator may give; the others (who, when) are the database's own defaults. */
-  readonly insert?: readonly string[]
-  readonly update?: readonly string[]
-}
 
 const MOVE = ['key', 'seq', 'state', 'home_region', 'epoch', 'target_region', 'run_id']
 const LEASE = ['token', 'holder_host', 'holder_pid', 'holder_user', 'lease_until']
@@ -31,8 +24,8 @@ export const GRANTS: readonly Grant[] = [
   {
     table: 'run_key',
     why: "Take keys; say how each key's part ended.",
-    insert: ['run_id', 'key', 'source', 'target', 'epoch', 'seq'],
-    update: ['outcome'],
+    insert: ['run_id', 'key', 'source', 'target', 'epoch', 'seq', 'hold'],
+    update: ['outcome', 'hold', 'seized_by'],
   },
   {
     table: 'ownership_log',
@@ -49,6 +42,7 @@ export const GRANTS: readonly Grant[] = [
       'run_id',
       'token',
       'activation_id',
+      'forced_id',
     ],
   },
   { table: 'ownership', why: 'Move the current record along its log.', insert: MOVE, update: [...MOVE, 'changed_at', 'changed_by'] },
@@ -76,6 +70,7 @@ export const GRANTS: readonly Grant[] = [
     why: "Append what happened to a region's fences.",
     insert: ['id', 'region', 'fence', 'kind', 'event', 'at', 'said_by', 'host', 'run_id', 'reason', 'detail'],
   },
+  ...FAILOVER_GRANTS,
   { table: 'audit', why: 'Append to the audit chain.', insert: ['seq', 'event', 'run_id', 'key', 'detail', 'prev_hash', 'hash'] },
   { table: 'audit_head', why: 'Move the end of the audit chain.', update: ['seq', 'hash'] },
 ]

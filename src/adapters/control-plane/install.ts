@@ -136,6 +136,8 @@ function roleMissing(error: unknown, config: Config): HomeregionError | null {
 /** Whose control plane it is, and which proofs an activation needs: repeated at each init, so that they follow the configuration. */
 function settings(config: Config): readonly RenderedStatement[] {
   const { required } = interlockPolicy(config)
+  const { approvers, needed, aboveKeys } = config.policy.approvals
+  const approvals = `${pg.escapeLiteral(JSON.stringify(approvers))}::jsonb, ${Number(needed)}, ${Number(aboveKeys)}`
   const needs = (['barrier-applied', 'versions-equal', 'idempotency-carried'] as const).map(check => required.includes(check)).join(', ')
   return [
     {
@@ -154,6 +156,17 @@ where in_force and (needs_barrier, needs_versions, needs_idempotency) <> (${need
 select coalesce((select max(id) from homeregion_control.interlock_policy), 0) + 1, ${needs}, true
 where not exists (select 1 from homeregion_control.interlock_policy where in_force)`,
       why: 'Which proofs an activation needs beside the fence: barrier, versions, idempotency records.',
+    },
+    {
+      sql: `update homeregion_control.approval_policy set in_force = false
+where in_force and (approvers, needed, above_keys) <> (${approvals})`,
+      why: 'The same of who approves a forced failover.',
+    },
+    {
+      sql: `insert into homeregion_control.approval_policy (id, approvers, needed, above_keys, in_force)
+select coalesce((select max(id) from homeregion_control.approval_policy), 0) + 1, ${approvals}, true
+where not exists (select 1 from homeregion_control.approval_policy where in_force)`,
+      why: 'Who approves a forced failover, how many it takes, and above how many keys.',
     },
   ]
 }

@@ -5,6 +5,8 @@ import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { Connection, Statement } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
 import { commitRefusal } from './commit-refusal.ts'
+import { FORCED_MS_PER_KEY, forcedCommit, KEYS_IN_AUDIT } from './forced-commit.ts'
+import { forcedRefusal } from './forced-refusal.ts'
 import { type LogEntry, logEntries, moveOwnership, recordActivation } from './ownership-changes.ts'
 import { ownershipRecord } from './ownership-records.ts'
 import { isTransient, REFUSAL } from './refusals.ts'
@@ -20,35 +22,53 @@ export async function commitChange(
   lease: RunLease,
   change: JournalChange,
   leaseMs: number,
+  callTimeoutMs: number,
 ): Promise<readonly OwnershipRecord[]> {
   const activationId = randomUUID()
+  const forced = change.forced === undefined ? null : forcedCommit(lease, change.forced)
   const entries = logEntries(lease, change, activationId)
-  const before = [holdLease(lease, leaseMs), ...journal(lease, change, activationId)]
-  const moves = moveOwnership(lease, entries)
-  const statements = [...before, ...moves, ...close(lease, change), ...appendAudit(audited(lease, change, entries))]
+  const before = [
+    holdLease(lease, leaseMs),
+    ...(forced?.locks ?? []),
+    ...journal(lease, change, activationId, forced?.proofIds ?? new Map()),
+    ...(forced?.before ?? []),
+  ]
+  const moves = [...moveOwnership(lease, entries), ...(forced?.moves ?? [])]
+  const after = change.keyOutcomes?.length ? [recordOutcomes(lease, change.keyOutcomes)] : []
+  const audit = appendAudit(audited(lease, change, entries, forced?.audited ?? {}))
+  const statements = [...before, ...moves, ...after, ...close(lease, change), ...audit]
+  const timeoutMs = change.forced === undefined ? undefined : callTimeoutMs + change.forced.expected.length * FORCED_MS_PER_KEY
   for (let tried = 1; ; tried += 1) {
     try {
       // If the process dies before the commit arrives, nothing of this happened; after it, all of it.
-      const answers = await underLease(connection, lease, async () => await connection.transaction('write', statements))
+      const answers = await underLease(connection, lease, async () => await connection.transaction('write', statements, timeoutMs))
       return answers.slice(before.length, before.length + moves.length).flatMap(a => a.rows.map(ownershipRecord))
     } catch (error) {
       if (isTransient(error) && tried < TRIES) continue
-      throw commitRefusal(error, entries) ?? error
+      throw (change.forced === undefined ? null : forcedRefusal(error, change.forced)) ?? commitRefusal(error, entries) ?? error
     }
   }
 }
 
-function journal(lease: RunLease, change: JournalChange, activationId: string): readonly Statement[] {
+function journal(
+  lease: RunLease,
+  change: JournalChange,
+  activationId: string,
+  forcedProofs: ReadonlyMap<string, string>,
+): readonly Statement[] {
+  const forced = change.forced?.permit.evidence ?? []
   const proofs = change.activation?.permit.evidence ?? []
   // The evidence of a permit is recorded in the transaction that uses it, and once.
-  const evidence = [...new Set([...(change.evidence ?? []), ...proofs])].map(e => ({ e, id: randomUUID() }))
+  const evidence = [...new Set([...(change.evidence ?? []), ...proofs, ...forced])].map(e => ({
+    e,
+    id: (forced.includes(e) ? forcedProofs.get(e.check) : undefined) ?? randomUUID(),
+  }))
   const proofIds = new Map(evidence.filter(x => proofs.includes(x.e)).map(x => [x.e.check, x.id]))
   return [
     ...(change.starts?.length ? [startAttempts(lease, change.starts)] : []),
     ...(change.ends?.length ? [endAttempts(lease, change.ends)] : []),
     ...(evidence.length > 0 ? [recordEvidence(evidence)] : []),
     ...(change.activation === undefined ? [] : [recordActivation(lease, change.activation, activationId, proofIds)]),
-    ...(change.keyOutcomes?.length ? [recordOutcomes(lease, change.keyOutcomes)] : []),
   ]
 }
 
@@ -108,7 +128,7 @@ function close(lease: RunLease, change: JournalChange): readonly Statement[] {
   return [
     {
       sql: `select homeregion_control.require(not exists (
-  select 1 from homeregion_control.run_key k join homeregion_control.ownership o on o.key = k.key where k.run_id = $1 and o.state <> 'ACTIVE'
+  select 1 from homeregion_control.run_key k join homeregion_control.ownership o on o.key = k.key where k.run_id = $1 and k.hold = 'held' and o.state <> 'ACTIVE'
 ), '${REFUSAL.keyLeftBehind}', 'a key of the run is not ACTIVE')`,
       parameters: [lease.runId],
     },
@@ -120,7 +140,7 @@ function close(lease: RunLease, change: JournalChange): readonly Statement[] {
   ]
 }
 
-function audited(lease: RunLease, change: JournalChange, entries: readonly LogEntry[]) {
+function audited(lease: RunLease, change: JournalChange, entries: readonly LogEntry[], forced: { readonly [name: string]: Json }) {
   const named = [...entries, ...(change.starts ?? []), ...(change.keyOutcomes ?? []), ...(change.evidence ?? [])].map(x => x.key)
   const keys = [...new Set(named.filter(k => k !== null))]
   const detail: Json = {
@@ -130,13 +150,16 @@ function audited(lease: RunLease, change: JournalChange, entries: readonly LogEn
     ...(change.ends?.length ? { ends: change.ends.map(e => ({ id: e.id, outcome: e.outcome })) } : {}),
     ...(change.evidence?.length ? { evidence: change.evidence.map(summary) } : {}),
     ...(change.activation ? { permit: change.activation.permit.evidence.map(summary) } : {}),
-    ...(change.keyOutcomes?.length ? { outcomes: change.keyOutcomes.map(o => ({ ...o })) } : {}),
+    ...forced,
+    ...(change.forced ? { permit: change.forced.permit.evidence.map(summary) } : {}),
+    ...(change.keyOutcomes?.length ? { outcomes: change.keyOutcomes.slice(0, KEYS_IN_AUDIT).map(o => ({ ...o })) } : {}),
     ...(change.runState === undefined ? {} : { runState: change.runState }),
   }
   return { event: eventName(change, entries), runId: lease.runId, key: keys.length === 1 ? (keys[0] ?? null) : null, detail }
 }
 
 function eventName(change: JournalChange, entries: readonly LogEntry[]): string {
+  if (change.forced !== undefined) return 'forced-failover'
   if (entries.length > 0) return [...new Set(entries.map(e => e.transition))].join('+')
   if (change.runState !== undefined) return `run-${change.runState.toLowerCase().replace('_', '-')}`
   if (change.starts?.length) return 'attempt-started'

@@ -17,6 +17,20 @@ export const REFUSAL = {
   auditHead: 'HC008',
   /** The schema's version is not the tool's. */
   version: 'HC009',
+  /** A lease that is withheld was to be granted, or one that was granted was to be shortened. */
+  leaseWithheld: 'HC010',
+  /** Somebody who may not approve did, too few did, or somebody rejected. */
+  notApproved: 'HC011',
+  /** A region in exile was to be a target, or to come back before its time. */
+  exiled: 'HC012',
+  /** An item of a reconciliation was to be decided a second time. */
+  decided: 'HC013',
+  /** A failover stands in line for one of the keys. */
+  inLine: 'HC014',
+  /** A forced failover stands on a lease that is not over. */
+  leaseNotOver: 'HC015',
+  /** Another agent leads, or none does. */
+  notLeading: 'HC016',
 } as const
 
 export function sqlstate(error: unknown): string | null {

@@ -2,8 +2,9 @@ import { HomeregionError } from '../../domain/errors.ts'
 import { epochAfter, type OwnershipRecord, transition } from '../../domain/ownership.ts'
 import type { Connection, Statement } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
+import { regionExiled } from './forced-refusal.ts'
 import { OWNERSHIP_COLUMNS, ownershipRecord } from './ownership-records.ts'
-import { violated } from './refusals.ts'
+import { REFUSAL, sqlstate, violated } from './refusals.ts'
 import { requireVersion } from './schema-version.ts'
 import { storableJson } from './storable-json.ts'
 
@@ -29,12 +30,22 @@ export async function registerKeys(
     detail: { keys: keys.length, homeRegions: [...new Set(keys.map(k => k.homeRegion))], first: keys.slice(0, 100).map(k => k.key) },
   })
   try {
-    const statements = [requireVersion(), ...chunks.map(registerChunk), ...audit]
+    const statements = [requireVersion(), requireNoExile(keys), ...chunks.map(registerChunk), ...audit]
     const answers = await connection.transaction('write', statements, callTimeoutMs + keys.length * MS_PER_KEY)
-    return answers.slice(1, 1 + chunks.length).flatMap(a => a.rows.map(ownershipRecord))
+    return answers.slice(2, 2 + chunks.length).flatMap(a => a.rows.map(ownershipRecord))
   } catch (error) {
+    if (sqlstate(error) === REFUSAL.exiled) throw regionExiled(keys[0]?.homeRegion ?? '', error)
     if (violated(error) !== 'ownership_log_pkey') throw error
     throw await keyExists(connection, keys, error)
+  }
+}
+
+/** A region in exile owns nothing new. */
+function requireNoExile(keys: readonly Registration[]): Statement {
+  return {
+    sql: `select homeregion_control.require(not exists (
+  select 1 from homeregion_control.region_standing s where s.exiled and s.region = any($1::text[])), '${REFUSAL.exiled}', 'a home region is in exile')`,
+    parameters: [[...new Set(keys.map(k => k.homeRegion))]],
   }
 }
 

@@ -12,28 +12,33 @@ import { storableJson } from './storable-json.ts'
 // Without letters that are mistaken for digits: run ids are read out over the telephone.
 const ALPHABET = '23456789abcdefghjkmnpqrstuvwxyz'
 
-/** Opens the run and takes all its keys, or nothing. */
+// The run has them all; the chain is read by people.
+const MOVES_IN_AUDIT = 1_000
+
+/** Opens the run and takes all its keys, or nothing. `seize`: stands in line for those that other runs hold. */
 export async function openRun(
   connection: Connection,
   plan: Plan,
   holder: Holder,
   reason: string | null,
   leaseMs: number,
+  seize: boolean,
 ): Promise<RunLease> {
   const runId = `run-${Array.from({ length: 8 }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')}`
   const keys = storableJson(plan.moves)
   const statements = [
     requireVersion(),
     insertRun(runId, plan, holder, reason, leaseMs),
-    takeKeys(runId, keys),
-    requirePlan(plan, keys),
+    takeKeys(runId, keys, seize),
+    requireNobodyInLine(runId),
+    requirePlan(plan, keys, seize),
     drawToken(runId),
-    ...opened(runId, plan, holder, reason),
+    ...opened(runId, plan, holder, reason, seize),
   ]
   try {
     // If the process dies before the commit arrives nothing was taken; after it, the run is open and `resume` finds it.
     const answers = await connection.transaction('write', statements)
-    return { runId, token: Number(answers[4]?.rows[0]?.token) }
+    return { runId, token: Number(answers[5]?.rows[0]?.token) }
   } catch (error) {
     throw (await refusal(connection, plan, error)) ?? error
   }
@@ -55,24 +60,37 @@ values ($1, $2, $3, $4, $5, $6, $7, $8::jsonb, $9, 'OPEN', true, nextval('homere
 }
 
 /** In key order, so that two runs over the same keys wait for each other instead of deadlocking. */
-function takeKeys(runId: string, keys: string): Statement {
+function takeKeys(runId: string, keys: string, seize: boolean): Statement {
   return {
-    sql: `insert into homeregion_control.run_key (run_id, key, source, target, epoch, seq)
-select $1, m.key, m.source, m.target, m.epoch, m.seq
+    sql: `insert into homeregion_control.run_key (run_id, key, source, target, epoch, seq, hold)
+select $1, m.key, m.source, m.target, m.epoch, m.seq, case when $3::boolean and exists (
+  select 1 from homeregion_control.run_key other where other.key = m.key and other.open and other.hold = 'held'
+) then 'seizing' else 'held' end
 from jsonb_to_recordset($2::jsonb) as m(key text, source text, target text, epoch bigint, seq bigint) order by m.key`,
-    parameters: [runId, keys],
+    parameters: [runId, keys, seize],
+  }
+}
+
+/** A run that stands in line for a key may get it any moment, also after the one that holds it has let go. */
+function requireNobodyInLine(runId: string): Statement {
+  return {
+    sql: `select homeregion_control.require(not exists (
+  select 1 from homeregion_control.run_key mine join homeregion_control.run_key other on other.key = mine.key
+  where mine.run_id = $1 and other.run_id <> $1 and other.open and other.hold = 'seizing'
+), '${REFUSAL.inLine}', 'a failover stands in line for one of the keys')`,
+    parameters: [runId],
   }
 }
 
 /** From here on only this run can change the keys, so what is compared now stays true until the commit. */
-function requirePlan(plan: Plan, keys: string): Statement {
+function requirePlan(plan: Plan, keys: string, seize: boolean): Statement {
   return {
     sql: `select homeregion_control.require((
   select count(*) from homeregion_control.ownership o
   join jsonb_to_recordset($1::jsonb) as m(key text, source text, epoch bigint, seq bigint) on m.key = o.key
-  where o.seq = m.seq and o.epoch = m.epoch and o.home_region = m.source and o.state = 'ACTIVE'
+  where o.seq = m.seq and o.epoch = m.epoch and o.home_region = m.source and (o.state = 'ACTIVE' or $3::boolean)
 ) = $2, '${REFUSAL.planStale}', 'ownership has moved since the plan was made')`,
-    parameters: [keys, plan.moves.length],
+    parameters: [keys, plan.moves.length, seize],
   }
 }
 
@@ -84,7 +102,7 @@ function drawToken(runId: string): Statement {
   }
 }
 
-function opened(runId: string, plan: Plan, holder: Holder, reason: string | null): readonly Statement[] {
+function opened(runId: string, plan: Plan, holder: Holder, reason: string | null, seize: boolean): readonly Statement[] {
   return appendAudit({
     event: 'run-opened',
     runId,
@@ -93,7 +111,10 @@ function opened(runId: string, plan: Plan, holder: Holder, reason: string | null
       plan: plan.id,
       runbook: plan.pinned.runbook.name,
       runbookSha256: plan.pinned.sha256,
-      moves: plan.moves.map(m => ({ ...m })),
+      intent: plan.pinned.runbook.intent,
+      seize,
+      keys: plan.moves.length,
+      moves: plan.moves.slice(0, MOVES_IN_AUDIT).map(m => ({ ...m })),
       dropped: plan.dropped.map(d => ({ ...d })),
       holder: { ...holder },
       reason,
@@ -102,7 +123,8 @@ function opened(runId: string, plan: Plan, holder: Holder, reason: string | null
 }
 
 async function refusal(connection: Connection, plan: Plan, error: unknown): Promise<HomeregionError | null> {
-  if (violated(error) === 'run_key_one_open') return await keyBusy(connection, plan, error)
+  const busy = ['run_key_one_open', 'run_key_one_seizing'].includes(violated(error) ?? '') || sqlstate(error) === REFUSAL.inLine
+  if (busy) return await keyBusy(connection, plan, error)
   if (violated(error) === 'run_key_key_fkey') return unknownKey(plan, error)
   if (sqlstate(error) !== REFUSAL.planStale) return null
   return new HomeregionError(
@@ -117,7 +139,7 @@ async function keyBusy(connection: Connection, plan: Plan, cause: unknown): Prom
     'read',
     `select k.key, r.id, r.state, r.started_by, r.started_at, r.holder_host, r.holder_pid, r.holder_user
     from homeregion_control.run_key k join homeregion_control.run r on r.id = k.run_id
-    where k.open and k.key in (select key from jsonb_to_recordset($1::jsonb) as m(key text)) order by k.key limit 1`,
+    where k.open and k.hold <> 'seized' and k.key in (select key from jsonb_to_recordset($1::jsonb) as m(key text)) order by k.hold desc, k.key limit 1`,
     [storableJson(plan.moves.map(m => ({ key: m.key })))],
   )
   const run = found.rows[0]

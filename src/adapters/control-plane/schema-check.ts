@@ -4,7 +4,7 @@ import type { Connection } from '../postgres/connection.ts'
 import { GRANTS, loginUser } from './grants.ts'
 import { sqlstate } from './refusals.ts'
 import { CONTROL_PLANE_VERSION, migrations } from './schema.ts'
-import { interlockCheck, transitionCheck } from './transition-check.ts'
+import { forcedCheck, interlockCheck, transitionCheck } from './transition-check.ts'
 
 /** Read-only but for a temporary table that holds our own constraints, so that the server itself puts both sides into one wording. */
 export async function readControlPlaneFacts(connection: Connection, config: Config): Promise<ControlPlaneFacts> {
@@ -44,6 +44,7 @@ async function transitionProblems(connection: Connection): Promise<string[]> {
       { sql: 'create temporary table homeregion_rules (like homeregion_control.ownership_log) on commit drop' },
       { sql: `alter table pg_temp.homeregion_rules add constraint ownership_log_transition check (${transitionCheck()})` },
       { sql: `alter table pg_temp.homeregion_rules add constraint ownership_log_interlock check (${interlockCheck()})` },
+      { sql: `alter table pg_temp.homeregion_rules add constraint ownership_log_forced check (${forcedCheck()})` },
       {
         sql: `select ours.conname as name, theirs.oid is null as missing, not coalesce(theirs.convalidated, false) as unvalidated,
   pg_get_constraintdef(ours.oid) is distinct from pg_get_constraintdef(theirs.oid) as differs
@@ -52,7 +53,7 @@ left join pg_constraint theirs on theirs.conname = ours.conname and theirs.conre
 where ours.conrelid = 'pg_temp.homeregion_rules'::regclass and ours.contype = 'c' and ours.conname like 'ownership_log_%'`,
       },
     ])
-    return (answers[3]?.rows ?? []).flatMap(row => {
+    return (answers[4]?.rows ?? []).flatMap(row => {
       if (row.missing === true) return [`constraint ${String(row.name)} is missing`]
       if (row.differs === true) return [`constraint ${String(row.name)} is not the transition table of this tool`]
       return row.unvalidated === true ? [`constraint ${String(row.name)} is not validated`] : []
@@ -69,6 +70,9 @@ async function missingObjects(connection: Connection): Promise<string[]> {
   const text = migrations(0).map(s => s.sql)
   const constraints = text.flatMap(sql => [...sql.matchAll(/constraint (\w+) (?:check|unique|foreign key)/g)].map(m => m[1] ?? ''))
   const indexes = text.flatMap(sql => [...sql.matchAll(/^create (?:unique )?index (\w+)/g)].map(m => m[1] ?? ''))
+  const triggers = text.flatMap(sql =>
+    [...sql.matchAll(/^create trigger (\w+) before \w+ on ([\w.]+)/g)].map(m => ({ name: m[1], on: m[2] })),
+  )
   const found = await connection.query(
     'read',
     `select 'constraint ' || n.name as missing from unnest($1::text[]) as n(name)
@@ -79,9 +83,9 @@ select 'index ' || n.name from unnest($2::text[]) as n(name)
 where not exists (select 1 from pg_class c join pg_index i on i.indexrelid = c.oid and i.indisvalid where c.relname = n.name
   and c.relnamespace = 'homeregion_control'::regnamespace)
 union all
-select 'trigger ownership_forward' where not exists (select 1 from pg_trigger t
-  where t.tgname = 'ownership_forward' and t.tgrelid = 'homeregion_control.ownership'::regclass and t.tgenabled in ('O', 'A'))`,
-    [constraints, indexes],
+select 'trigger ' || n.name from jsonb_to_recordset($3::jsonb) as n(name text, "on" text)
+where not exists (select 1 from pg_trigger t where t.tgname = n.name and t.tgrelid = to_regclass(n."on") and t.tgenabled in ('O', 'A'))`,
+    [constraints, indexes, JSON.stringify(triggers)],
   )
   return found.rows.map(row => `${String(row.missing)} is missing, disabled or not validated`)
 }

@@ -1,7 +1,12 @@
 import { readFileSync } from 'node:fs'
+import { OUTSIDE_FENCES } from '../../domain/checks.ts'
+import { DRILL_OUTCOMES, RECONCILE_DECISIONS, RECONCILE_KINDS } from '../../domain/failover.ts'
 import { FENCE_EVENTS, FENCE_KINDS } from '../../domain/fence.ts'
+import { RUN_STATES } from '../../domain/journal.ts'
+import { SIGHTS } from '../../domain/loss.ts'
 import { packageFile } from '../files/package-root.ts'
-import { interlockCheck, transitionCheck } from './transition-check.ts'
+import { REFUSAL } from './refusals.ts'
+import { forcedCheck, interlockCheck, transitionCheck } from './transition-check.ts'
 
 /** One statement and why it is there, as `init --dry-run` shows it. */
 export type RenderedStatement = { readonly sql: string; readonly why: string }
@@ -9,7 +14,7 @@ export type RenderedStatement = { readonly sql: string; readonly why: string }
 export const CONTROL_SCHEMA = 'homeregion_control'
 
 /** Numbered from 1, in order, never edited once released: a change is a new file. */
-const MIGRATIONS = ['001-control-plane.sql', '002-fences.sql']
+const MIGRATIONS = ['001-control-plane.sql', '002-fences.sql', '003-failover.sql']
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length
 
@@ -35,6 +40,18 @@ function statements(text: string): RenderedStatement[] {
     .replaceAll('{{interlock_check}}', interlockCheck())
     .replaceAll('{{fence_events}}', words(FENCE_EVENTS))
     .replaceAll('{{fence_kinds}}', words(FENCE_KINDS))
+    .replaceAll('{{forced_check}}', forcedCheck())
+    .replaceAll('{{run_states}}', words(RUN_STATES))
+    .replaceAll('{{outside_fences}}', words(OUTSIDE_FENCES))
+    .replaceAll('{{sights}}', words(SIGHTS))
+    .replaceAll('{{reconcile_kinds}}', words(RECONCILE_KINDS))
+    .replaceAll('{{reconcile_decisions}}', words(RECONCILE_DECISIONS))
+    .replaceAll('{{drill_outcomes}}', words(DRILL_OUTCOMES))
+    .replaceAll('{{lease_withheld}}', REFUSAL.leaseWithheld)
+    .replaceAll('{{not_approved}}', REFUSAL.notApproved)
+    .replaceAll('{{exiled}}', REFUSAL.exiled)
+    .replaceAll('{{decided}}', REFUSAL.decided)
+    .replaceAll('{{lease_not_over}}', REFUSAL.leaseNotOver)
   return rendered
     .split(/\n\s*\n/)
     .filter(block => block.startsWith('-- @ '))

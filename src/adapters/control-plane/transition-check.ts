@@ -1,4 +1,4 @@
-import { TRANSITIONS, type Transition } from '../../domain/ownership.ts'
+import { FORCED_TRANSITIONS, TRANSITIONS, type Transition } from '../../domain/ownership.ts'
 
 /**
  * The CHECK that lets only rows of `TRANSITIONS` into the ownership log: one alternative for each transition.
@@ -8,10 +8,19 @@ export function transitionCheck(transitions: readonly Transition[] = TRANSITIONS
   return `(${transitions.map(alternative).join('\n    or ')}) is true`
 }
 
-/** A transition that makes another region the home needs an activation, and no other has one. */
+/** A planned transition that makes another region the home needs an activation, and no other has one. */
 export function interlockCheck(transitions: readonly Transition[] = TRANSITIONS): string {
-  const names = transitions.filter(t => t.home === 'target').map(t => quoted(t.name))
+  const names = transitions.filter(t => t.home === 'target' && !isForced(t)).map(t => quoted(t.name))
   return `(transition in (${names.join(', ')})) = (activation_id is not null)`
+}
+
+/** The transitions of a forced failover need one, and no others have one. */
+export function forcedCheck(): string {
+  return `(transition in (${FORCED_TRANSITIONS.map(quoted).join(', ')})) = (forced_id is not null)`
+}
+
+function isForced(t: Transition): boolean {
+  return FORCED_TRANSITIONS.some(name => name === t.name)
 }
 
 function alternative(t: Transition): string {
@@ -31,15 +40,19 @@ function after(from: string): string[] {
   return ['prev_seq = seq - 1', `from_state = ${quoted(from)}`, 'from_target is not null', 'from_run is not null']
 }
 
-/** A run starts from ACTIVE; what it began, only it goes on with. */
+/** A run starts from ACTIVE; what it began, only it goes on with, unless the key is seized. */
 function run(t: Transition): string[] {
-  return [t.from === 'ACTIVE' ? "run_id <> ''" : 'run_id = from_run']
+  return [begins(t) ? "run_id <> ''" : 'run_id = from_run']
+}
+
+function begins(t: Transition): boolean {
+  return t.from === 'ACTIVE' || t.seizes === true
 }
 
 /** The target is set when a move begins, kept while it lasts, and gone when the key is ACTIVE. */
 function target(t: Transition): string[] {
   if (t.to === 'ACTIVE') return ["to_target = ''"]
-  if (t.from === 'ACTIVE') return ["to_target <> ''", 'to_target <> from_home']
+  if (begins(t)) return ["to_target <> ''", 'to_target <> from_home']
   return ['to_target = from_target']
 }
 

@@ -1,0 +1,49 @@
+import type { Json } from '../../domain/evidence.ts'
+import type { Drill, DrillOutcome, DrillResult } from '../../domain/failover.ts'
+import type { Connection } from '../postgres/connection.ts'
+import { appendAudit } from './audit-chain.ts'
+import { isoTime } from './ownership-records.ts'
+import { requireVersion } from './schema-version.ts'
+import { storableJson } from './storable-json.ts'
+
+export async function recordDrill(connection: Connection, result: DrillResult): Promise<void> {
+  const known = await connection.query('read', 'select 1 from homeregion_control.drill where id = $1', [result.id])
+  // Its answer was lost.
+  if (known.rows.length > 0) return
+  const { id, source, target, keys, outcome, recoveryMs, objectiveMs, duplicates, gaps, tookMs, detail } = result
+  await connection.transaction('write', [
+    requireVersion(),
+    {
+      sql: `insert into homeregion_control.drill
+  (id, source, target, keys, outcome, recovery_ms, objective_ms, duplicates, gaps, took_ms, detail)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::jsonb)`,
+      parameters: [id, source, target, keys, outcome, recoveryMs, objectiveMs, duplicates, gaps, tookMs, storableJson(detail)],
+    },
+    ...appendAudit({ event: 'drill', runId: null, key: null, detail: { id, source, target, keys, outcome, recoveryMs, duplicates, gaps } }),
+  ])
+}
+
+export async function lastDrills(connection: Connection): Promise<readonly Drill[]> {
+  const found = await connection.query(
+    'read',
+    `select d.* from homeregion_control.drill d
+    where not exists (select 1 from homeregion_control.drill later
+      where later.source = d.source and later.target = d.target and (later.at, later.id) > (d.at, d.id))
+    order by d.source, d.target`,
+  )
+  return found.rows.map(row => ({
+    id: row.id as string,
+    source: row.source as string,
+    target: row.target as string,
+    keys: Number(row.keys),
+    outcome: row.outcome as DrillOutcome,
+    recoveryMs: row.recovery_ms as number | null,
+    objectiveMs: row.objective_ms as number | null,
+    duplicates: row.duplicates as number | null,
+    gaps: row.gaps as number | null,
+    tookMs: Number(row.took_ms),
+    detail: row.detail as Json,
+    at: isoTime(row.at),
+    by: row.actor as string,
+  }))
+}

@@ -1,0 +1,183 @@
+import { HomeregionError } from '../../domain/errors.ts'
+import type { LeaseState } from '../../domain/failover.ts'
+import type { RunLease } from '../../domain/journal.ts'
+import type { Connection, Row, Statement } from '../postgres/connection.ts'
+import { appendAudit } from './audit-chain.ts'
+import { forcedInterlockRefused, regionExiled } from './forced-refusal.ts'
+import { REFUSAL, sqlstate } from './refusals.ts'
+import { underLease } from './run-lease.ts'
+import { requireVersion } from './schema-version.ts'
+
+const MS = "double precision * interval '1 millisecond'"
+
+/** Taken when it is free or one's own, by our clock alone. */
+export async function leadAgents(connection: Connection, agentId: string, forMs: number): Promise<boolean> {
+  const answers = await connection.transaction('write', [
+    requireVersion(),
+    {
+      sql: `insert into homeregion_control.agent_lead as l (agent, until) values ($1, clock_timestamp() + $2::${MS})
+on conflict (id) do update set agent = excluded.agent, until = clock_timestamp() + $2::${MS}, actor = session_user
+where l.agent = excluded.agent or l.until <= clock_timestamp()
+returning agent`,
+      parameters: [agentId, forMs],
+    },
+  ])
+  return answers[1]?.rows.length === 1
+}
+
+/**
+ * One row a region, so that a grant and a run that withholds it take turns: the one that comes second sees the other. Our bound begins now, after
+ * the agent read the region's clock, and is therefore later than the end the region will be told.
+ */
+export async function grantLease(
+  connection: Connection,
+  region: string,
+  agentId: string,
+  durationMs: number,
+  marginMs: number,
+): Promise<{ readonly generation: number }> {
+  const statements: readonly Statement[] = [
+    requireVersion(),
+    // Share: while this grant is on its way, nobody else can take the lead.
+    { sql: 'select 1 from homeregion_control.agent_lead where id = 1 for share' },
+    {
+      sql: `select homeregion_control.require(exists (
+  select 1 from homeregion_control.agent_lead where agent = $1 and until > clock_timestamp()), '${REFUSAL.notLeading}', 'another agent leads')`,
+      parameters: [agentId],
+    },
+    {
+      sql: `select homeregion_control.require(not exists (
+  select 1 from homeregion_control.region_standing where region = $1 and exiled), '${REFUSAL.leaseWithheld}', 'the region is in exile')`,
+      parameters: [region],
+    },
+    {
+      sql: `insert into homeregion_control.region_lease as l (region, generation, agent, over_at, duration_ms, margin_ms)
+values ($1, 1, $2, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond', $3, $4)
+on conflict (region) do update set generation = l.generation + 1, agent = excluded.agent, duration_ms = excluded.duration_ms,
+  margin_ms = excluded.margin_ms,
+  over_at = greatest(l.over_at, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond')
+returning generation`,
+      parameters: [region, agentId, durationMs, marginMs],
+    },
+  ]
+  try {
+    const answers = await connection.transaction('write', statements)
+    return { generation: Number(answers[4]?.rows[0]?.generation) }
+  } catch (error) {
+    if (sqlstate(error) === REFUSAL.notLeading)
+      throw new HomeregionError(
+        'superseded',
+        { fact: `agent ${agentId} does not lead: another does, or its lead is over`, state: 'No lease was granted.' },
+        { cause: error },
+      )
+    if (sqlstate(error) === REFUSAL.leaseWithheld) throw leaseWithheld(region, error)
+    throw error
+  }
+}
+
+export async function withholdLease(connection: Connection, region: string, lease: RunLease): Promise<LeaseState> {
+  const statements: readonly Statement[] = [
+    requireVersion(),
+    holdRun(lease),
+    {
+      sql: `select homeregion_control.require((select intent from homeregion_control.run where id = $1) = 'failover',
+  '${REFUSAL.leaseNotOver}', 'only a run of intent failover may withhold a lease')`,
+      parameters: [lease.runId],
+    },
+    {
+      sql: `insert into homeregion_control.region_lease (region, generation, agent, over_at, duration_ms, margin_ms)
+values ($1, 0, '', clock_timestamp(), 0, 0) on conflict (region) do nothing`,
+      parameters: [region],
+    },
+    // Of a run that is closed and left it withheld, another may take it over: it stays withheld all the while.
+    {
+      sql: `with withheld as (
+  update homeregion_control.region_lease l set withheld_by = $2 where l.region = $1 and (l.withheld_by in ('', $2)
+    or not exists (select 1 from homeregion_control.run r where r.id = l.withheld_by and r.open)) returning region
+)
+select homeregion_control.require((select count(*) from withheld) = 1, '${REFUSAL.leaseWithheld}', 'another run withholds the lease')`,
+      parameters: [region, lease.runId],
+    },
+    { sql: `${LEASE} where l.region = $1`, parameters: [region] },
+    ...appendAudit({ event: 'lease-withheld', runId: lease.runId, key: null, detail: { region } }),
+  ]
+  try {
+    const answers = await underLease(connection, lease, async () => await connection.transaction('write', statements))
+    const row = answers[5]?.rows[0]
+    if (row === undefined) throw leaseWithheld(region)
+    return leaseState(row)
+  } catch (error) {
+    if (sqlstate(error) === REFUSAL.leaseWithheld) throw leaseWithheld(region, error)
+    if (sqlstate(error) === REFUSAL.leaseNotOver) throw forcedInterlockRefused('only a run of intent failover may withhold a lease', error)
+    throw error
+  }
+}
+
+export async function releaseLease(connection: Connection, region: string, lease: RunLease | null): Promise<void> {
+  const statements: readonly Statement[] = [
+    requireVersion(),
+    ...(lease === null ? [] : [holdRun(lease)]),
+    {
+      sql: `update homeregion_control.region_lease l set withheld_by = '' where l.region = $1 and (l.withheld_by = $2::text
+  or ($2::text is null and not exists (select 1 from homeregion_control.run r where r.id = l.withheld_by and r.open)))`,
+      parameters: [region, lease?.runId ?? null],
+    },
+    {
+      sql: `select homeregion_control.require(not exists (
+  select 1 from homeregion_control.region_lease where region = $1 and withheld_by <> ''), '${REFUSAL.leaseWithheld}', 'another run withholds it')`,
+      parameters: [region],
+    },
+    ...appendAudit({ event: 'lease-released', runId: lease?.runId ?? null, key: null, detail: { region } }),
+  ]
+  const work = async () => await connection.transaction('write', statements)
+  try {
+    await (lease === null ? work() : underLease(connection, lease, work))
+  } catch (error) {
+    if (sqlstate(error) === REFUSAL.exiled) throw regionExiled(region, error)
+    if (sqlstate(error) === REFUSAL.leaseWithheld) throw leaseWithheld(region, error)
+    throw error
+  }
+}
+
+const LEASE = `select l.region, l.generation, l.agent, l.duration_ms, l.margin_ms, l.withheld_by,
+  ceil(extract(epoch from (l.over_at - clock_timestamp())) * 1000)::bigint as left_ms
+from homeregion_control.region_lease l`
+
+export async function readLeases(connection: Connection): Promise<readonly LeaseState[]> {
+  const found = await connection.query('read', `${LEASE} order by l.region`)
+  return found.rows.map(leaseState)
+}
+
+/** The run is held under this token, and stays so until the commit. */
+function holdRun(lease: RunLease): Statement {
+  return {
+    sql: `with held as (select 1 from homeregion_control.run where id = $1 and token = $2 and open for update)
+select homeregion_control.require((select count(*) from held) = 1, '${REFUSAL.lease}', 'the run is not held under this token')`,
+    parameters: [lease.runId, lease.token],
+  }
+}
+
+function leaseState(row: Row): LeaseState {
+  const none = (text: unknown) => (text === '' ? null : (text as string))
+  return {
+    region: row.region as string,
+    generation: Number(row.generation),
+    grantedTo: none(row.agent),
+    leftMs: Number(row.left_ms),
+    durationMs: Number(row.duration_ms),
+    marginMs: Number(row.margin_ms),
+    withheldBy: none(row.withheld_by),
+  }
+}
+
+function leaseWithheld(region: string, cause?: unknown): HomeregionError {
+  return new HomeregionError(
+    'lease-withheld',
+    {
+      fact: `the lease of ${region} is withheld: a failover waits it out, or the region is in exile`,
+      state: 'No lease was granted or released.',
+      next: 'homeregion status',
+    },
+    { ...(cause === undefined ? {} : { cause }), fields: { region } },
+  )
+}
