@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { installControlPlane, renderControlPlane } from '../../src/adapters/control-plane/install.ts'
+import { CONTROL_PLANE_VERSION } from '../../src/adapters/control-plane/schema.ts'
 import { type Fixture, moveKey, only, startFixture } from './control-plane-fixture.ts'
 
 describe.each([15, 18] as const)('on PostgreSQL %i', version => {
@@ -33,7 +34,13 @@ describe.each([15, 18] as const)('on PostgreSQL %i', version => {
     const again = await install()
     expect(again.fromVersion).toBe(again.version)
     expect(again.statements.some(s => s.sql.startsWith('create'))).toBe(false)
-    expect(await store.facts()).toMatchObject({ version: 2, schemaProblems: [], privilegeProblems: [], inRecovery: false, readOnly: false })
+    expect(await store.facts()).toMatchObject({
+      version: CONTROL_PLANE_VERSION,
+      schemaProblems: [],
+      privilegeProblems: [],
+      inRecovery: false,
+      readOnly: false,
+    })
     expect(await store.ownership(['tenant-1'])).toHaveLength(1)
   })
 
@@ -62,7 +69,10 @@ describe.each([15, 18] as const)('on PostgreSQL %i', version => {
     const store = fixture.store()
     await expect(install()).rejects.toMatchObject({ code: 'newer-schema', fields: { version: 99 } })
     await expect(store.register([{ key: 'tenant-2', homeRegion: 'region-a' }])).rejects.toMatchObject({ code: 'newer-schema' })
-    expect(await store.facts()).toMatchObject({ version: 99, schemaProblems: ['version 99 is installed, this tool knows 2'] })
+    expect(await store.facts()).toMatchObject({
+      version: 99,
+      schemaProblems: [`version 99 is installed, this tool knows ${CONTROL_PLANE_VERSION}`],
+    })
     await admin.query('delete from homeregion_control.schema_version where version = 99')
   })
 

@@ -105,6 +105,7 @@ export function auditText(region: string, findings: readonly AuditFinding[], pri
   const lines = [...open, ...findings.filter(f => f.accepted)].flatMap(f => [
     `${mark(printer, f.accepted ? 'pass' : 'fail')} ${printable(`${f.kind}  ${f.subject}${f.accepted ? '  (accepted)' : ''}`)}`,
     `    ${printable(f.why)}`,
+    `    gets around: ${f.around.length === 0 ? 'no fence by itself' : f.around.join(', ')}`,
     ...(f.around.length === 0 ? [] : [`    gets around: ${f.around.join(', ')}`]),
     ...(f.accepted ? [] : [`    closes it: ${printable(f.closes ?? 'nothing does')}`]),
   ])
