@@ -8,7 +8,10 @@ export type WrittenLogin = { url: string; password?: { file: string } }
 /** As much of the sandbox's configuration file as tests change. */
 export type WrittenConfig = {
   controlPlane: WrittenLogin
-  regions: Record<'region-a' | 'region-b', { database: { operator: WrittenLogin; writers: WrittenLogin[] }; kafka: { brokers: string[] } }>
+  regions: Record<
+    'region-a' | 'region-b',
+    { database: { operator: WrittenLogin; writers: WrittenLogin[] }; kafka: { brokers: string[] }; fences: readonly unknown[] }
+  >
   policy: Record<string, unknown>
 }
 
