@@ -68,18 +68,20 @@ export function decideForcedActivation(
   request: ForcedRequest,
 ): ForcedDecision {
   const seen = newestOf(evidence, request)
-  const usable = (check: CheckName) => problem(seen.get(check), check, policy, request) === null
+  const problemOf = (check: CheckName): readonly string[] => {
+    const why = problem(seen.get(check), check, policy, request)
+    return why === null ? [] : [why]
+  }
+  const usable = (check: CheckName) => problemOf(check).length === 0
   const fences = OUTSIDE_FENCES.filter(usable)
   const [fence] = fences
   const needsApproval = fence === undefined || approvalNeeded(fence, records.length, policy.approvals)
   const refusals = [
     ...ofRequest(records, request),
-    ...ALWAYS.flatMap(check => problem(seen.get(check), check, policy, request) ?? []),
+    ...ALWAYS.flatMap(problemOf),
     ...ofFences(fences, seen, policy, request),
     // A rejection counts although nobody was asked for an approval.
-    ...(needsApproval || seen.get('approved')?.verdict === 'fail'
-      ? (problem(seen.get('approved'), 'approved', policy, request) ?? [])
-      : []),
+    ...(needsApproval || seen.get('approved')?.verdict === 'fail' ? problemOf('approved') : []),
     ...ofEstimate(seen.get('loss-acknowledged'), request),
     ...ofRecords(records, policy, request),
   ]

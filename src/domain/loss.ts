@@ -131,7 +131,7 @@ export function estimateLoss(input: LossInput): LossEstimate {
   const staying = new Set(blocked.map(b => b.key))
   const keysSha256 = hashOfKeys(keys.map(k => k.key).filter(key => !staying.has(key)))
   const estimate = { source, target, observation, sights: input.sights, stoppedAgeMs, keys, totals, blocked, keysSha256 }
-  return { ...estimate, sha256: sha256(canonical(estimate)) }
+  return { ...estimate, sha256: sha256(canonicalText(estimate)) }
 }
 
 function upperBound(observation: RegionObservation | null, { observations, source, target, stoppedAgeMs }: LossInput): UpperBound {
@@ -200,13 +200,25 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** Names sorted at every depth, so that the same facts give the same text. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, inner: unknown) =>
-    inner !== null && typeof inner === 'object' && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).toSorted(([a], [b]) => compare(a, b)))
-      : inner,
-  )
+/** Written out field by field, so that the same facts give the same text whatever made them; a key is one short list, since there may be many. */
+function canonicalText({ source, target, observation, sights, stoppedAgeMs, keys, totals, blocked }: Omit<LossEstimate, 'sha256'>): string {
+  const look = observation && [
+    ...[observation.region, observation.observer, observation.ageMs, observation.unpublished, observation.oldestUnpublishedMs],
+    observation.highestPerSecond,
+    Object.entries(observation.notApplied)
+      .toSorted(([a], [b]) => compare(a, b))
+      .map(([region, lag]) => [region, lag.events, lag.oldestMs]),
+  ]
+  return JSON.stringify([
+    ...[source, target, stoppedAgeMs, look, sights.map(s => [s.region, s.vantage, s.what, s.lastContactAgeMs])],
+    ...[totals.keys, totals.recoverable, totals.unknown.writes, totals.unknown.ms],
+    keys.map(k => [k.key, k.epoch, showRpo(k.rpo), k.lastApplied?.version ?? null, k.lastApplied?.ageMs ?? null, k.recoverable]),
+    blocked.map(b => [b.key, b.why]),
+  ])
+}
+
+function showRpo(rpo: Rpo): string | number {
+  return typeof rpo === 'string' ? rpo : rpo.atMostMs
 }
 
 function sha256(text: string): string {

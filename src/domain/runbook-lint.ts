@@ -50,8 +50,8 @@ const RULES = {
       ? [finding(at.activate, 'action', 'activation comes before isolate', 'isolate, then activate')]
       : []),
   ],
-  'preflight-before-drain': ({ steps }, at) =>
-    at.drain < 0
+  'preflight-before-drain': ({ intent, steps }, at) =>
+    intent === 'failover' || at.drain < 0
       ? []
       : absent(PREFLIGHT, steps.slice(0, at.drain)).map(check =>
           finding(at.drain, 'action', `the drain is reached without ${check}`, `add ${check} to the gate of an earlier step`),

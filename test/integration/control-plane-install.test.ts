@@ -99,6 +99,16 @@ describe.each([15, 18] as const)('on PostgreSQL %i', version => {
       'index run_key_one_open is missing, disabled or not validated',
     ],
     [
+      'an approval that nobody counts',
+      'alter table homeregion_control.forced_failover disable trigger forced_failover_counted',
+      'trigger forced_failover_counted is missing, disabled or not validated',
+    ],
+    [
+      'a forced failover that owns no loss',
+      'alter table homeregion_control.forced_failover drop constraint forced_failover_loss',
+      'constraint forced_failover_loss is missing, disabled or not validated',
+    ],
+    [
       'a pointer that may go back',
       'alter table homeregion_control.ownership disable trigger ownership_forward',
       'trigger ownership_forward is missing, disabled or not validated',

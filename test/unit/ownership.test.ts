@@ -2,11 +2,14 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import {
   epochAfter,
+  FORCED_TRANSITIONS,
+  isolateTransition,
   type OwnershipRecord,
   recordAfter,
   resumeTransition,
   STATES,
   TRANSITIONS,
+  type Transition,
   type TransitionName,
   transition,
 } from '../../src/domain/ownership.ts'
@@ -31,8 +34,25 @@ describe('the table of transitions', () => {
     expect(new Set(TRANSITIONS.map(t => t.to))).toEqual(new Set(STATES))
   })
 
-  test('has exactly one way to make another region home, and it leads from CATCH_UP under the next epoch', () => {
-    expect(TRANSITIONS.filter(t => t.home === 'target').map(t => [t.name, t.from, t.epoch])).toEqual([['activate', 'CATCH_UP', 'next']])
+  test('has one planned way to make another region home, from CATCH_UP, and one that is forced, from FENCED; both under the next epoch', () => {
+    expect(TRANSITIONS.filter(t => t.home === 'target').map(t => [t.name, t.from, t.epoch])).toEqual([
+      ['activate', 'CATCH_UP', 'next'],
+      ['activate-forced', 'FENCED', 'next'],
+    ])
+  })
+
+  test('lets a forced failover seize a key in any state, and nothing else', () => {
+    const seizing = TRANSITIONS.filter((t: Transition) => t.seizes === true)
+    expect(seizing.map(t => [t.from, t.to, t.epoch, t.home, t.mayWrite])).toEqual(STATES.map(s => [s, 'FENCED', 'same', 'same', 'nobody']))
+    expect(STATES.map(isolateTransition)).toEqual(seizing.map(t => t.name))
+    expect([...seizing.map(t => t.name), 'activate-forced']).toEqual([...FORCED_TRANSITIONS])
+    const fenced = { ...active, state: 'FENCED' as const, targetRegion: 'c', runId: 'run-0' }
+    expect(recordAfter(fenced, 'isolate-fenced', run)).toMatchObject({
+      state: 'FENCED',
+      targetRegion: 'b',
+      runId: 'run-1',
+      homeRegion: 'a',
+    })
   })
 
   test('gives a key that was fenced back under a new epoch, and one that was only drained under the same', () => {
@@ -48,7 +68,7 @@ describe('the table of transitions', () => {
   })
 
   test('lets nobody begin a write in any state that leads to activation', () => {
-    expect(TRANSITIONS.filter(t => t.to === 'FENCED' || t.to === 'CATCH_UP').map(t => t.mayWrite)).toEqual(['nobody', 'nobody'])
+    expect(new Set(TRANSITIONS.filter(t => t.to === 'FENCED' || t.to === 'CATCH_UP').map(t => t.mayWrite))).toEqual(new Set(['nobody']))
   })
 })
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { CHECKS, type CheckName } from '../../src/domain/checks.ts'
 import type { Runbook, Step } from '../../src/domain/runbook.ts'
 import { LINT_RULES, type LintRule, lintRunbook } from '../../src/domain/runbook-lint.ts'
-import { changed, check, runbook, STEPS, step } from './runbook-sample.ts'
+import { changed, changedFailover, check, FORCED_STEPS, failover, runbook, STEPS, step } from './runbook-sample.ts'
 
 const rules = (book: Runbook) => [...new Set(lintRunbook(book).map(problem => problem.rule))]
 const without = (found: Step, name: CheckName): Step => ({ ...found, gate: found.gate.filter(use => use.check !== name) })
@@ -12,8 +12,9 @@ const pause: Step = step('pause', { action: { kind: 'pause', forMs: 1_000 } })
 const region: Step = step('region', { action: { kind: 'fence-region', fences: ['kafka'] } })
 const exec = (timeoutMs: number): Step => step('exec', { action: { kind: 'exec', command: ['true'], timeoutMs } })
 
-test('the shortest good runbook is accepted', () => {
+test('the shortest good runbook of each intent is accepted', () => {
   expect(lintRunbook(runbook(STEPS))).toEqual([])
+  expect(lintRunbook(failover(FORCED_STEPS))).toEqual([])
 })
 
 const drain = step('drain', { action: { kind: 'drain' } })
@@ -76,6 +77,48 @@ const BREAKS: readonly [LintRule, string, Runbook][] = [
   ['check-once-in-a-list', 'a check twice', changed('fence', found => [{ ...found, gate: [...found.gate, check('fence-holds')] }])],
   ['watch-has-its-time', 'a watch without for', runbook([...STEPS, step('look', { watch: ['fence-holds'] })])],
   ['watch-has-its-time', 'for without a watch', runbook([...STEPS, step('look', { gate: ['fence-holds'], forMs: 1_000 })])],
+  [
+    'one-intent',
+    'a loss acknowledged in a transfer',
+    changed('preflight', found => [{ ...found, gate: [...found.gate, check('loss-acknowledged')] }]),
+  ],
+  ['one-intent', 'an isolation in a transfer', changed('activate', found => [step('isolate', { action: { kind: 'isolate' } }), found])],
+  ['one-intent', 'a drain in a failover', changedFailover('isolate', found => [step('drain', { action: { kind: 'drain' } }), found])],
+  ['one-intent', 'a fence of the region in a failover', changedFailover('isolate', found => [region, found])],
+  [
+    'ownership-actions-once',
+    'a failover that isolates nothing',
+    failover(FORCED_STEPS.map(s => (s.id === 'isolate' ? { ...s, action: null } : s))),
+  ],
+  [
+    'ownership-actions-once',
+    'two isolations',
+    changedFailover('activate', found => [step('again', { action: { kind: 'isolate' } }), found]),
+  ],
+  ['loss-owned-before-activation', 'a source nobody has looked for', changedFailover('sight', found => [without(found, 'source-dark')])],
+  [
+    'loss-owned-before-activation',
+    'a target nobody has looked at',
+    changedFailover('sight', found => [without(found, 'target-can-write')]),
+  ],
+  ['loss-owned-before-activation', 'a loss that nobody owns', changedFailover('estimate', found => [without(found, 'loss-acknowledged')])],
+  [
+    'loss-owned-before-activation',
+    'no approval',
+    changedFailover('approve', found => [{ ...without(found, 'approved'), gate: [check('target-can-write')] }]),
+  ],
+  ['fenced-from-outside-before-activation', 'no fence from outside', changedFailover('isolate', found => [without(found, 'lease-over')])],
+  [
+    'check-can-pass',
+    'a lease that is over before anybody withholds it',
+    changedFailover('isolate', found => [step('early', { gate: ['lease-over'] }), found]),
+  ],
+  [
+    'no-human-while-writes-stop',
+    'a confirmation after isolate',
+    changedFailover('activate', found => [step('ask', { confirm: 'plain' }), found]),
+  ],
+  ['no-sql-at-the-fenced-source', 'sql at a dark source', changedFailover('isolate', found => [sql('source'), found])],
   ['limits-are-sane', 'within 0', changed('fence', found => [{ ...found, withinMs: 0 }])],
   ['limits-are-sane', 'within more than an hour', changed('fence', found => [{ ...found, withinMs: 3_600_001 }])],
   ['limits-are-sane', 'for more than a day', runbook([...STEPS, step('look', { watch: ['fence-holds'], forMs: 86_400_001 })])],

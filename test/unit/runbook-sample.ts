@@ -31,6 +31,24 @@ export const STEPS: readonly Step[] = [
   step('activate', { action: { kind: 'activate' }, gate: ['target-accepts-write'] }),
 ]
 
+/** The shortest runbook of a forced failover that the linter accepts. */
+export const FORCED_STEPS: readonly Step[] = [
+  step('sight', { gate: ['source-dark', 'target-can-write'] }),
+  step('estimate', { gate: ['loss-acknowledged'], confirm: 'type-key' }),
+  step('approve', { gate: ['approved'] }),
+  step('isolate', { action: { kind: 'isolate' }, gate: ['lease-over'] }),
+  step('activate', { action: { kind: 'activate' }, gate: ['target-accepts-write'] }),
+]
+
+export function failover(steps: readonly Step[]): Runbook {
+  return { name: 'sample', intent: 'failover', title: 'Sample', steps }
+}
+
+/** FORCED_STEPS with one of them changed, or with more put before it. */
+export function changedFailover(id: string, change: (found: Step) => readonly Step[]): Runbook {
+  return failover(FORCED_STEPS.flatMap(found => (found.id === id ? change(found) : [found])))
+}
+
 export function runbook(steps: readonly Step[]): Runbook {
   return { name: 'sample', intent: 'transfer', title: 'Sample', steps }
 }

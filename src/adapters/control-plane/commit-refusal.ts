@@ -1,5 +1,6 @@
 import { SQLSTATE } from '../../domain/boundary.ts'
 import { HomeregionError } from '../../domain/errors.ts'
+import { regionExiled } from './forced-refusal.ts'
 import type { LogEntry } from './ownership-changes.ts'
 import { epochMoved, interlockRefused, REFUSAL, sqlstate, violated } from './refusals.ts'
 
@@ -33,6 +34,7 @@ export function commitRefusal(error: unknown, entries: readonly LogEntry[]): Hom
       { cause: error, fields: { keys, sqlstate: SQLSTATE.regionFenced } },
     )
   const activated = entries.find(e => e.activationId !== null)
+  if (sqlstate(error) === REFUSAL.exiled && activated !== undefined) return regionExiled(activated.toHome, error)
   // An epoch is handed over once: a second activation comes too late, whatever its evidence.
   if (constraint === 'activation_once') return epochMoved(error, keys)
   if (constraint !== null && activated !== undefined && (INTERLOCK.test(constraint) || violatedTable(error) === 'activation'))

@@ -12,7 +12,8 @@ const RAISES = epochAfter('activate-forced', 1) - 1
 
 /**
  * The two rows that a forced failover writes for each of its keys, and the record that passes over both. From what stands now, not from what
- * the caller remembers: a key that is not where it was expected is missing in the count, and the whole is refused.
+ * the caller remembers: a key that is not where it was expected is missing in the count, and the whole is refused. The count comes first in the
+ * join: behind it, nobody would count when no key moved at all.
  */
 export function forceOwnership(forcedId: string, lease: RunLease, keys: number): Statement {
   return {
@@ -33,10 +34,10 @@ export function forceOwnership(forcedId: string, lease: RunLease, keys: number):
     target_region = l.to_target, run_id = l.run_id, changed_at = l.at, changed_by = l.actor
   from logged l where o.key = l.key and l.transition = 'activate-forced'
   returning ${OWNERSHIP_COLUMNS}
-), complete as (
-  select homeregion_control.require((select count(*) from moved) = $4::bigint, '${REFUSAL.notForward}', 'a key is not where it was expected') as ok
 )
-select o.* from moved o, complete`,
+select o.* from (
+  select homeregion_control.require((select count(*) from moved) = $4::bigint, '${REFUSAL.notForward}', 'a key is not where it was expected') as ok
+) complete left join moved o on complete.ok`,
     parameters: [forcedId, lease.runId, lease.token, keys],
   }
 }
