@@ -5,8 +5,12 @@ import type { Brokers } from './broker-requests.ts'
 import { type AclResource, type DenyBinding, includes, protocolBinding, resourceText } from './deny-binding.ts'
 import { protocolError } from './kafka-client.ts'
 
-/** Bindings of one resource as one broker applies them: our kind, and how many others there are. */
-export type ResourceBindings = AclResource & { readonly denies: readonly DenyBinding[]; readonly others: number }
+/** Bindings of one resource as one broker applies them: our kind, how many others there are, and whom those allow to write. */
+export type ResourceBindings = AclResource & {
+  readonly denies: readonly DenyBinding[]
+  readonly others: number
+  readonly allowed: readonly string[]
+}
 
 /** What one broker applies now; `why` it could not be read. */
 export type BrokerView =
@@ -59,6 +63,9 @@ async function readOne(brokers: Brokers, id: number, resources: readonly AclReso
         name,
         denies: denies.map(e => ({ resource, name, principal: e.principal })),
         others: entries.length - denies.length,
+        allowed: entries
+          .filter(e => e.permissionType === PERMISSION.allow && (e.operation === OPERATION.write || e.operation === OPERATION.all))
+          .map(e => e.principal),
       }
     }),
   )
@@ -74,6 +81,15 @@ export function standing(views: readonly BrokerView[], wanted: readonly DenyBind
 export function standingAnywhere(views: readonly BrokerView[], wanted: readonly DenyBinding[]): readonly DenyBinding[] {
   const all = views.flatMap(v => v.resources?.flatMap(r => r.denies) ?? [])
   return wanted.filter(w => includes(all, w))
+}
+
+/** Who may still write a topic, as far as the access rules say: allowed there, and none of those that the fence denies it. Superusers show in none. */
+export function stillAllowed(views: readonly BrokerView[], wanted: readonly DenyBinding[]): readonly string[] {
+  const topics = views.flatMap(v => v.resources ?? []).filter(r => r.resource === 'topic')
+  const found = topics.flatMap(({ resource, name, allowed }) =>
+    allowed.filter(principal => !includes(wanted, { resource, name, principal })).map(principal => `${principal} on ${name}`),
+  )
+  return [...new Set(found)].sort()
 }
 
 export function unread(views: readonly BrokerView[]): readonly number[] {

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
-import { type BrokerView, readEach, standing, unread } from './acl-bindings.ts'
+import { type BrokerView, readEach, standing, stillAllowed, unread } from './acl-bindings.ts'
 import type { Brokers } from './broker-requests.ts'
 import { bindingText, without } from './deny-binding.ts'
 import type { FenceRecord } from './fence-record.ts'
@@ -36,7 +36,9 @@ function judgeBindings({ wanted }: FenceSetting, brokers: Brokers, views: readon
   const absent = without(wanted, standing(views, wanted))
   const silent = [...unread(views), ...brokers.missing]
   const read = brokers.alive.filter(id => !silent.includes(id))
-  const facts = { brokers: read, notRead: silent, bindings: wanted.map(bindingText), absent: absent.map(bindingText) }
+  // They are outside this fence: named, so that nobody takes the proof for more than it is.
+  const others = stillAllowed(views, wanted)
+  const facts = { brokers: read, notRead: silent, bindings: wanted.map(bindingText), absent: absent.map(bindingText), stillAllowed: others }
   const [first] = absent
   if (read.length > 0 && first !== undefined) {
     const more = absent.length === 1 ? '' : `, and ${absent.length - 1} more`
@@ -46,7 +48,8 @@ function judgeBindings({ wanted }: FenceSetting, brokers: Brokers, views: readon
     const here = read.length === 0 ? '' : `, stands on broker ${read.join(', ')}`
     return unknown(observer, BINDINGS_REQUIRED, `broker ${silent.join(', ')} was not read${here}`, facts)
   }
-  return pass(observer, BINDINGS_REQUIRED, `${wanted.length} DENY on broker ${read.join(', ')}`, facts)
+  const beside = others.length === 0 ? '' : `; not held by this fence and allowed to write: ${others.join(', ')}`
+  return pass(observer, BINDINGS_REQUIRED, `${wanted.length} DENY on broker ${read.join(', ')}${beside}`, facts)
 }
 
 const ENDS_REQUIRED = 'ends equal on two reads, no transaction open'

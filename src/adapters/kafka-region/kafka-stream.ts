@@ -1,6 +1,7 @@
 import type { Admin, Kafka, Producer } from 'kafkajs'
 import type { Config, RegionConfig } from '../../domain/config.ts'
-import type { RegionStream } from '../../domain/ports.ts'
+import type { PartitionEnd, RegionStream } from '../../domain/ports.ts'
+import { eventsBeyond } from './events-beyond.ts'
 import { cutConnections, disconnect, type KafkaConnection, openKafka, type SecretReader, withinDeadline } from './kafka-client.ts'
 import { relayPartition } from './relay-partition.ts'
 import { ensureTopic } from './topics.ts'
@@ -33,6 +34,21 @@ export function createRegionStream(region: RegionConfig, config: Config, secrets
     }
   }
 
+  const outboxEnds = async (group: string): Promise<readonly PartitionEnd[]> =>
+    await call(`offsets of ${region.kafka.outboxTopic}`, async () => {
+      const client = await admin.get()
+      const topic = region.kafka.outboxTopic
+      // `resolveOffsets` must stay away: it would join the group and write offsets.
+      const [ends, groups] = await Promise.all([
+        client.fetchTopicOffsets(topic),
+        client.fetchOffsets({ groupId: group, topics: [topic] }),
+      ])
+      const committed = new Map(groups.flatMap(g => g.partitions.map(p => [p.partition, p.offset] as const)))
+      return ends
+        .map(e => ({ partition: e.partition, end: e.offset, committed: evidence(committed.get(e.partition)) }))
+        .sort((a, b) => a.partition - b.partition)
+    })
+
   return {
     region: region.name,
     brokers: async () =>
@@ -40,20 +56,8 @@ export function createRegionStream(region: RegionConfig, config: Config, secrets
         const { brokers } = await (await admin.get()).describeCluster()
         return brokers.map(b => b.nodeId).sort((a, b) => a - b)
       }),
-    outboxEnds: async group =>
-      await call(`offsets of ${region.kafka.outboxTopic}`, async () => {
-        const client = await admin.get()
-        const topic = region.kafka.outboxTopic
-        // `resolveOffsets` must stay away: it would join the group and write offsets.
-        const [ends, groups] = await Promise.all([
-          client.fetchTopicOffsets(topic),
-          client.fetchOffsets({ groupId: group, topics: [topic] }),
-        ])
-        const committed = new Map(groups.flatMap(g => g.partitions.map(p => [p.partition, p.offset] as const)))
-        return ends
-          .map(e => ({ partition: e.partition, end: e.offset, committed: evidence(committed.get(e.partition)) }))
-          .sort((a, b) => a.partition - b.partition)
-      }),
+    outboxEnds,
+    eventsBeyond: async group => await eventsBeyond(connection, region.kafka.outboxTopic, await outboxEnds(group)),
     partitionOf: (key, partitions) =>
       config.transport.relay === 'polling' ? relayPartition(region.kafka.outboxTopic, key, partitions) : null,
     announce: async record =>

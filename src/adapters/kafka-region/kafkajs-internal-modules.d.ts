@@ -66,6 +66,15 @@ declare module 'kafkajs/src/broker/index.js' {
       transactionalId: string | null
       topicData: { topic: string; partitions: { partition: number; messages: { key: string | null; value: string }[] }[] }[]
     }): Promise<unknown>
+    fetch(request: {
+      replicaId: number
+      isolationLevel: number
+      maxWaitTime: number
+      maxBytes: number
+      topics: { topic: string; partitions: { partition: number; fetchOffset: string; maxBytes: number }[] }[]
+    }): Promise<{
+      responses: { partitions: { messages: { offset: string; key: Buffer | null; isControlRecord?: boolean }[] }[] }[]
+    }>
     listOffsets(request: {
       replicaId: number
       isolationLevel: number
