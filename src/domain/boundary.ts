@@ -64,6 +64,8 @@ export type Rejections = {
   readonly apply: number
   /** Writes of keys at home here while the region was fenced as a whole. */
   readonly regionFenced: number
+  /** Writes after the region's lease was over, or before it was ever granted. */
+  readonly leaseOver: number
   /** ISO 8601: pg_postmaster_start_time(). */
   readonly since: string
 }

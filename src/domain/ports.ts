@@ -106,6 +106,10 @@ export type RegionFacts = {
   /** ISO 8601: since when the region's boundary is closed for all keys at once, null while it is not; and why. */
   readonly fencedSince: string | null
   readonly fencedReason: string | null
+  /** The lease as the region knows it, left by the region's own clock; null: none was ever granted there. */
+  readonly lease: { readonly generation: number; readonly leftMs: number } | null
+  /** Above 0 a transaction can be prepared, and committed after everything that was checked. */
+  readonly maxPreparedTransactions: number
 }
 
 export type Backlog = {

@@ -74,6 +74,8 @@ describe('a gate', () => {
       missingPrivileges: [],
       fencedSince: null,
       fencedReason: null,
+      lease: null,
+      maxPreparedTransactions: 0,
     }
     const bare = { region: 'a', facts: () => Promise.resolve(installed) }
     const result = await passGates(

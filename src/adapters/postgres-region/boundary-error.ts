@@ -13,6 +13,7 @@ const CODES: Readonly<Record<string, { code: ErrorCode; retriable?: boolean; nex
   [SQLSTATE.superseded]: { code: 'superseded', next: 'homeregion run list' },
   [SQLSTATE.notHome]: { code: 'check-refused', next: 'homeregion status' },
   [SQLSTATE.regionFenced]: { code: 'check-refused', next: 'homeregion fence status' },
+  [SQLSTATE.leaseOver]: { code: 'check-refused', next: 'homeregion status' },
   [SQLSTATE.misuse]: { code: 'not-initialised', next: 'homeregion doctor' },
   // The key's lock, or its row, was not free in time: the statement changed nothing, and may be sent again.
   '55P03': { code: 'check-refused', retriable: true, next: 'homeregion status' },

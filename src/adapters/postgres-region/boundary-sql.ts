@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Config, OutboxContract, RegionConfig } from '../../domain/config.ts'
 import { guardFunctions, guards, guardTriggers } from './guards.ts'
+import { leaseStopValues, leaseTexts, stoppingThere } from './lease-texts.ts'
 import { identifier, literal, literalArray, plainName, relation } from './quoting.ts'
 import { type BoundaryStatement, sqlStatements, sqlText } from './sql-file.ts'
 import {
@@ -16,7 +17,7 @@ import {
 } from './topology.ts'
 
 /** Rises when the boundary's own tables change. */
-export const BOUNDARY_VERSION = 2
+export const BOUNDARY_VERSION = 3
 
 /** First half of every advisory lock of a key: the letters HRGR. */
 const LOCK_SPACE = 1_213_354_066
@@ -49,13 +50,16 @@ export function renderBoundary(config: Config, region: RegionConfig): Boundary {
   const body = statements(config, region)
   const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex')
   const record = sqlStatements('finish.sql', { ...finishValues(config, region), config_hash: literal(hash) })
-  return { statements: [...body, ...record], version: BOUNDARY_VERSION, hash, expected: expectation(config, body) }
+  return { statements: [...body, ...record], version: BOUNDARY_VERSION, hash, expected: expectation(config, region, body) }
 }
 
 function statements(config: Config, region: RegionConfig): readonly BoundaryStatement[] {
   const space = { lock_space: String(LOCK_SPACE), opening_space: String(OPENING_SPACE), gate_space: String(GATE_SPACE) }
   const { outbox, topology } = config
-  const common = { common_case: sqlText(`common-case-${topology}.sql`).trim() }
+  const { common_lease, lease } = leaseTexts(config, region)
+  const stops = stoppingThere(config, region).length > 0
+  const common = { common_case: sqlText(`common-case-${topology}.sql`).trim().replace('{{lease}}', common_lease) }
+  const heartbeat = topology === 'shared' ? '' : '  if ep is null and homeregion.is_heartbeat(k) then return; end if;\n'
   const { publishedAt } = outbox.columns
   const columns = [...new Set(guards(config).map(g => g.key))]
   return [
@@ -63,7 +67,8 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
     ...sqlStatements(`region-${topology}.sql`, regionValues(config, region)),
     ...(topology === 'shared' ? [] : sqlStatements('guard-copies.sql', {})),
     ...sqlStatements('region-fence.sql', { ...space, ...guardTexts(config), callers: literalArray(callersThere(config, region)) }),
-    ...sqlStatements('guard.sql', { ...space, ...guardTexts(config) }),
+    ...sqlStatements('guard.sql', { ...space, ...guardTexts(config), lease, heartbeat }),
+    ...sqlStatements('lease.sql', { ...guardTexts(config), operators: literalArray(operatorsThere(config, region)) }),
     ...columns.flatMap(column =>
       sqlStatements('guard-column.sql', { ...space, ...common, ...guardFunctions(column), column: identifier(column) }),
     ),
@@ -72,7 +77,9 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
       : sqlStatements('guard-outbox.sql', { column: identifier(outbox.columns.key), published_at: identifier(publishedAt) })),
     ...sqlStatements('partitions.sql', {}),
     ...sqlStatements('operations.sql', { ...space, lock_timeout: literal(`${LOCK_TIMEOUT_MS}ms`) }),
-    ...sqlStatements(`operations-${topology}.sql`, topology === 'shared' ? {} : barrier(outbox, region)),
+    ...sqlStatements(`operations-${topology}.sql`, topology === 'shared' ? {} : ownEvent(outbox, region, 'homeregion.barrier')),
+    ...(topology === 'shared' ? [] : sqlStatements('heartbeat.sql', heartbeatValues(config, region))),
+    ...(stops ? sqlStatements('lease-stop.sql', { ...leaseStopValues(config, region), outbox_key: identifier(outbox.columns.key) }) : []),
     ...(topology === 'shared' ? [] : sqlStatements('quarantine.sql', { ...space, ...quarantineValues(config, region) })),
     { sql: 'reset role', why: "Back to the administrator: triggers need the tables' owner." },
     { sql: 'grant usage on schema homeregion to public', why: 'The administrator has to be able to name the guard.' },
@@ -80,7 +87,7 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
       sqlStatements('attach.sql', {
         relation: plainName(guard),
         relation_literal: literal(relation(guard)),
-        triggers: literal(JSON.stringify(guardTriggers(guard, publishedAt))),
+        triggers: literal(JSON.stringify(guardTriggers(guard, publishedAt, stops))),
         kind: literal(guard.kind),
         key_name: literal(guard.key),
       }),
@@ -89,15 +96,19 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
   ]
 }
 
-/** The barrier event: the service's own envelope, so that relay and consumer treat it like any event they do not understand. */
-function barrier(outbox: OutboxContract, region: RegionConfig): { outbox: string; columns: string; values: string; fields: string } {
+/** A barrier or heartbeat: in the service's own envelope, so that relay and consumer treat it like any event they do not understand. */
+function ownEvent(
+  outbox: OutboxContract,
+  region: RegionConfig,
+  type: 'homeregion.barrier' | 'homeregion.heartbeat',
+): { outbox: string; columns: string; values: string; fields: string } {
   const c = outbox.columns
   const values: readonly (readonly [string | null, string])[] = [
     [c.eventId, 'p_barrier'],
     [c.key, 'p_key'],
     [c.aggregateType, `'homeregion'::pg_catalog.text`],
     [c.aggregateId, 'p_key'],
-    [c.eventType, `'homeregion.barrier'::pg_catalog.text`],
+    [c.eventType, `${literal(type)}::pg_catalog.text`],
     [c.sourceRegion, `${literal(region.name)}::pg_catalog.text`],
     [c.homeRegion, `${literal(region.name)}::pg_catalog.text`],
     [c.ownerEpoch, 'p_epoch'],
@@ -116,6 +127,16 @@ function barrier(outbox: OutboxContract, region: RegionConfig): { outbox: string
   }
 }
 
+function heartbeatValues(config: Config, region: RegionConfig): Record<string, string> {
+  const { outbox } = config
+  return {
+    ...ownEvent(outbox, region, 'homeregion.heartbeat'),
+    outbox_literal: literal(relation(outbox)),
+    key_name: literal(outbox.columns.key),
+    operators: literalArray(operatorsThere(config, region)),
+  }
+}
+
 function barrierGrants(outbox: OutboxContract): Record<string, string> {
   const mapped = Object.values(outbox.columns).filter(c => c !== null && c !== outbox.columns.publishedAt)
   const insertable = [...new Set(mapped)].map(c => identifier(c ?? '')).join(', ')
@@ -130,7 +151,7 @@ function quarantineValues(config: Config, region: RegionConfig): Record<string, 
   return { region: literal(region.name), operators: literalArray(operatorsThere(config, region)) }
 }
 
-const READABLE = ['installed', 'ownership', 'state', 'guarded', 'fence']
+const READABLE = ['installed', 'ownership', 'state', 'guarded', 'fence', 'lease']
 
 function finishValues(config: Config, region: RegionConfig): Record<string, string> {
   const readable = writerRegions(config) === null ? READABLE : [...READABLE, 'writer_region']
@@ -147,10 +168,11 @@ function finishValues(config: Config, region: RegionConfig): Record<string, stri
   }
 }
 
-function expectation(config: Config, body: readonly BoundaryStatement[]): BoundaryExpectation {
+function expectation(config: Config, region: RegionConfig, body: readonly BoundaryStatement[]): BoundaryExpectation {
+  const stops = stoppingThere(config, region).length > 0
   return {
     triggers: guards(config).flatMap(guard =>
-      guardTriggers(guard, config.outbox.columns.publishedAt).map(t => ({
+      guardTriggers(guard, config.outbox.columns.publishedAt, stops).map(t => ({
         relation: relation(guard),
         plain: plainName(guard),
         name: t.name,

@@ -31,7 +31,19 @@ const NAME = 'zzz_homeregion_'
 const ROW = 'for each row'
 const STATEMENT = 'for each statement'
 
-export function guardTriggers(guard: Guard, publishedAt: string | null): readonly GuardTrigger[] {
+/** `stops`: writes end with a lease in this database, so that each commit is checked once more. */
+export function guardTriggers(guard: Guard, publishedAt: string | null, stops = false): readonly GuardTrigger[] {
+  return [...writeTriggers(guard, publishedAt), ...(stops ? [leaseTrigger(guard)] : [])]
+}
+
+/** A relay marks and purges what it published after the lease's end as well, so of the outbox only new events are checked at the commit. */
+function leaseTrigger(guard: Guard): GuardTrigger {
+  const atCommit = `deferrable initially deferred ${ROW}`
+  if (guard.kind === 'outbox') return trigger('lease', 'after insert', atCommit, 'lease_at_commit_outbox', 'O')
+  return trigger('lease', 'after insert or update or delete', atCommit, 'lease_at_commit', 'O')
+}
+
+function writeTriggers(guard: Guard, publishedAt: string | null): readonly GuardTrigger[] {
   const f = guardFunctions(guard.key)
   const truncate = trigger('truncate', 'before truncate', STATEMENT, 'refuse_truncate', 'A')
   const limited = guard.kind === 'outbox' && publishedAt !== null

@@ -1,6 +1,6 @@
 import { BOUNDARY_FENCE } from '../../domain/fence.ts'
 import type { RegionFacts } from '../../domain/ports.ts'
-import type { Connection, Rows } from '../postgres/connection.ts'
+import type { Connection, Row, Rows } from '../postgres/connection.ts'
 import { sqlstate } from './boundary-error.ts'
 import type { BoundaryExpectation } from './boundary-sql.ts'
 import { sqlText } from './sql-file.ts'
@@ -57,6 +57,8 @@ const OPERATIONS = [
   'lift_region(text, text)',
   'region_in_flight(text, integer)',
   'writable_keys(text)',
+  'read_clock()',
+  'grant_lease(text, bigint, timestamp with time zone)',
 ] as const
 
 /** `observed`: quoted names of the tables that proofs are read from. */
@@ -66,11 +68,12 @@ export async function regionFacts(
   observed: readonly string[],
   region: string,
 ): Promise<RegionFacts> {
-  const [server, installed, problems, missing, fence] = await Promise.all([
+  const [server, installed, problems, missing, fence, lease] = await Promise.all([
     connection.query(
       'read',
       `select current_setting('server_version') as version, pg_is_in_recovery() as in_recovery,
-              current_setting('transaction_read_only') = 'on' as read_only`,
+              current_setting('transaction_read_only') = 'on' as read_only,
+              current_setting('max_prepared_transactions')::int as prepared`,
     ),
     absentAsNull(connection.query('read', 'select region, version from homeregion.installed')),
     guardProblems(connection, expected),
@@ -78,6 +81,7 @@ export async function regionFacts(
     absentAsNull(
       connection.query('read', 'select since, reason from homeregion.fence where region = $1 and name = $2', [region, BOUNDARY_FENCE]),
     ),
+    absentAsNull(connection.query('read', LEASE, [region])),
   ])
   const fenced = fence?.rows[0]
   const found = installed?.rows[0]
@@ -91,7 +95,16 @@ export async function regionFacts(
     missingPrivileges: missing.rows.map(row => String(row.privilege)),
     fencedSince: fenced === undefined ? null : isoTime(fenced.since),
     fencedReason: fenced === undefined ? null : String(fenced.reason),
+    lease: leaseFacts(lease?.rows[0]),
+    maxPreparedTransactions: Number(server.rows[0]?.prepared),
   }
+}
+
+const LEASE = `select generation, ceil(extract(epoch from expires_at - clock_timestamp()) * 1000)::float8 as left_ms
+from homeregion.lease where region = $1`
+
+function leaseFacts(row: Row | undefined): RegionFacts['lease'] {
+  return row === undefined ? null : { generation: Number(row.generation), leftMs: Number(row.left_ms) }
 }
 
 /** A boundary that is not there, or that the login may not look at, is told by `missingPrivileges` and by what could not be read. */
@@ -118,6 +131,6 @@ union all
 select format('SELECT on %s', t.name) from unnest($2::text[]) t(name)
 where to_regclass(t.name) is not null and has_table_privilege(to_regclass(t.name)::oid, 'select') is not true
 union all
-select format('SELECT on %s', t.name) from unnest(array['homeregion.installed', 'homeregion.state', 'homeregion.guarded', 'homeregion.fence']) t(name)
+select format('SELECT on %s', t.name) from unnest(array['homeregion.installed', 'homeregion.state', 'homeregion.guarded', 'homeregion.fence', 'homeregion.lease']) t(name)
 -- What is not there lacks no privilege: it tells a login that may not look from a database without a boundary.
 where to_regclass(t.name) is not null and has_table_privilege(to_regclass(t.name)::oid, 'select') is not true`

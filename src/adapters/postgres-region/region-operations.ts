@@ -91,6 +91,7 @@ function rejections(row: Row): Rejections {
     truncate: Number(row.truncate),
     apply: Number(row.apply),
     regionFenced: Number(row.region_fenced),
+    leaseOver: Number(row.lease_over),
     since: row.since instanceof Date ? row.since.toISOString() : String(row.since),
   }
 }

@@ -32,6 +32,18 @@ begin
   insert into homeregion.guarded (relation, key_column, kind) values (t, key_column, kind)
   on conflict (relation) do update set key_column = excluded.key_column, kind = excluded.kind;
 
+  -- What an earlier configuration had here and this one has not.
+  for g in
+    with recursive tree as (
+      select t::oid as oid union select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.oid
+    )
+    select x.tgrelid::regclass as relation, x.tgname
+    from tree join pg_trigger x on x.tgrelid = tree.oid
+    where x.tgname like 'zzz\_homeregion\_%' and x.tgparentid = 0 and x.tgname not in (select w.name from jsonb_to_recordset(wanted) as w(name name))
+  loop
+    execute format('drop trigger %I on %s', g.tgname, g.relation);
+  end loop;
+
   for g in
     with recursive tree as (
       select c.oid, false as is_part from pg_class c where c.oid = t
@@ -47,7 +59,8 @@ begin
       where x.tgrelid = g.relation and x.tgname = g.name and p.proname = g.func and n.nspname = 'homeregion'
     ) then
       execute format('drop trigger if exists %I on %s', g.name, g.relation);
-      execute format('create trigger %I %s on %s %s execute function homeregion.%I()', g.name, g.event, g.relation, g.level, g.func);
+      execute format('create %s %I %s on %s %s execute function homeregion.%I()',
+        case when g.level like 'deferrable %' then 'constraint trigger' else 'trigger' end, g.name, g.event, g.relation, g.level, g.func);
     end if;
   end loop;
 

@@ -5,4 +5,4 @@
 end
 and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed'
 and pg_catalog.current_setting('session_replication_role') operator(pg_catalog.<>) 'replica'
-and not pg_catalog.pg_has_role(session_user, 'homeregion_apply'::pg_catalog.name, 'MEMBER'))
+and not pg_catalog.pg_has_role(session_user, 'homeregion_apply'::pg_catalog.name, 'MEMBER'){{lease}})

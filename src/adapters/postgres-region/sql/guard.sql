@@ -89,7 +89,7 @@ begin
       and o.drained_under operator(pg_catalog.=) pg_catalog.pg_postmaster_start_time()
       and not homeregion.region_fenced(o.home_region);
   end if;
-  if ep is null and homeregion.default_home() operator(pg_catalog.=) homeregion.local_region() then
+{{heartbeat}}  if ep is null and homeregion.default_home() operator(pg_catalog.=) homeregion.local_region() then
     -- The first write of a key that nobody registered registers it, in the writer's own transaction. A frozen snapshot that does not see
     -- a row somebody else inserted gets 40001 here.
     insert into homeregion.ownership (key, home_region, epoch, state) values (k, homeregion.local_region(), 1, 'ACTIVE') on conflict do nothing;
@@ -100,7 +100,7 @@ begin
                   else presented operator(pg_catalog.=) ep::pg_catalog.text end) then
     perform homeregion.refuse(k, presented, false);
   end if;
-end $body$
+{{lease}}end $body$
 
 -- @ TRUNCATE takes away rows of every key at once, whatever their home.
 create or replace function homeregion.refuse_truncate() returns trigger

@@ -130,14 +130,14 @@ end $body$
 
 -- @ Its columns grew: what an older boundary has under this name cannot be replaced in place.
 do $do$ begin
-  if exists (select from pg_proc p where p.oid = to_regprocedure('homeregion.rejections()') and not 'region_fenced' = any (p.proargnames)) then
+  if exists (select from pg_proc p where p.oid = to_regprocedure('homeregion.rejections()') and not 'lease_over' = any (p.proargnames)) then
     drop function homeregion.rejections();
   end if;
 end $do$
 
 -- @ Refused writes by cause, since `since`.
 create or replace function homeregion.rejections()
-returns table (not_home bigint, draining bigint, fenced bigint, stale_epoch bigint, unknown_key bigint, truncate bigint, apply bigint, region_fenced bigint, since timestamptz)
+returns table (not_home bigint, draining bigint, fenced bigint, stale_epoch bigint, unknown_key bigint, truncate bigint, apply bigint, region_fenced bigint, lease_over bigint, since timestamptz)
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $body$
   select (select case when is_called then last_value else 0 end from homeregion.refused_not_home),
          (select case when is_called then last_value else 0 end from homeregion.refused_draining),
@@ -147,5 +147,6 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
          (select case when is_called then last_value else 0 end from homeregion.refused_truncate),
          (select case when is_called then last_value else 0 end from homeregion.refused_apply),
          (select case when is_called then last_value else 0 end from homeregion.refused_region_fenced),
+         (select case when is_called then last_value else 0 end from homeregion.refused_lease_over),
          pg_postmaster_start_time()
 $body$

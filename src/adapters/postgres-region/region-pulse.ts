@@ -1,0 +1,72 @@
+import type { Config, RegionConfig } from '../../domain/config.ts'
+import type { RegionPulse } from '../../domain/pulse.ts'
+import { createConnection, type Row, type Secrets } from '../postgres/connection.ts'
+import { boundaryError } from './boundary-error.ts'
+import { identifier, relation } from './quoting.ts'
+
+/** A region as an agent keeps it alive and looks at it: leases, heartbeats, and how far its events have come. */
+export function createRegionPulse(region: RegionConfig, config: Config, secrets: Secrets, callTimeoutMs: number): RegionPulse {
+  const session = (applicationName: string) =>
+    createConnection({
+      login: region.database.operator,
+      secrets,
+      name: `${region.name} database`,
+      applicationName,
+      callTimeoutMs,
+      unreachable: 'region-unreachable',
+    })
+  // A lease that comes late is a write stop: nothing else stands in front of it.
+  const leases = session('homeregion agent')
+  const looks = session('homeregion agent observer')
+  const { outbox, inbox } = config
+  const published = outbox.columns.publishedAt
+  const coded = async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      throw boundaryError(error, region.name)
+    }
+  }
+  return {
+    region: region.name,
+    readClock: async () =>
+      await coded(async () => {
+        const { rows } = await leases.query(
+          'read',
+          'select c::text as reading, (extract(epoch from c) * 1000)::float8 as epoch from homeregion.read_clock() c',
+        )
+        return { reading: String(rows[0]?.reading), epochMs: Number(rows[0]?.epoch) }
+      }),
+    grantLease: async (generation, from, durationMs) =>
+      await coded(async () => {
+        await leases.query(
+          'write',
+          `select homeregion.grant_lease($1, $2, $3::timestamptz + $4::double precision * interval '1 millisecond')`,
+          [region.name, generation, from.reading, durationMs],
+        )
+      }),
+    heartbeat: async eventId => await coded(async () => void (await looks.query('write', 'select homeregion.heartbeat($1)', [eventId]))),
+    unpublished: async () =>
+      await coded(async () => (published === null ? null : backlog((await looks.query('read', unpublishedSql(published))).rows[0] ?? {}))),
+    inboxHas: async eventIds =>
+      await coded(async () => {
+        const id = identifier(inbox.columns.eventId)
+        // One look-up by the key each, whatever the type of the column is.
+        const asked = eventIds.map(
+          async e => (await looks.query('read', `select 1 from ${relation(inbox)} where ${id} = $1 limit 1`, [e])).rows.length > 0,
+        )
+        const found = await Promise.all(asked)
+        return eventIds.filter((_, i) => found[i] === true)
+      }),
+    close: async () => void (await Promise.all([leases.close(), looks.close()])),
+  }
+
+  function unpublishedSql(mark: string): string {
+    return `select count(*) as count, (extract(epoch from clock_timestamp() - min(${identifier(outbox.columns.occurredAt)})) * 1000)::float8 as oldest
+            from ${relation(outbox)} where ${identifier(mark)} is null`
+  }
+}
+
+function backlog(row: Row): { count: number; oldestAgeMs: number | null } {
+  return { count: Number(row.count), oldestAgeMs: row.oldest === null || row.oldest === undefined ? null : Number(row.oldest) }
+}
