@@ -36,7 +36,7 @@ export async function watch(
       engine.operator.report({ type: 'watching', step, evidence, leftMs: Math.max(0, leftMs) })
       if (evidence.some(e => e.verdict === 'fail')) {
         journal.buffer({ evidence })
-        return await alarm(engine, journal.runId, first, evidence)
+        return await alarm(engine, journal.runId, first, subject, evidence)
       }
       if (engine.operator.interrupted()) {
         journal.buffer({ evidence })
@@ -56,7 +56,7 @@ export async function watch(
     }
     journal.buffer({ evidence })
     // What could not be seen at the end was not watched.
-    if (evidence.some(e => e.verdict !== 'pass')) return await alarm(engine, journal.runId, first, evidence)
+    if (evidence.some(e => e.verdict !== 'pass')) return await alarm(engine, journal.runId, first, subject, evidence)
     engine.operator.report({ type: 'step-passed', step, key: null, evidence, tookMs: engine.clock.monotonicMs() - started })
   }
   return null
@@ -101,11 +101,12 @@ async function alarm(
   engine: Engine,
   runId: string,
   move: PlannedMove,
+  subject: CheckSubject,
   evidence: readonly Evidence[],
 ): Promise<{ move: PlannedMove; end: KeyEnd }> {
   const key = evidence.find(e => e.key !== null)?.key ?? move.key
   const fact = `after activation: ${describeEvidence(evidence)}`
-  await raiseAlarm(engine, runId, { ...move, key }, fact)
+  await raiseAlarm(engine, runId, { ...move, key }, subject, fact)
   return {
     move,
     end: {

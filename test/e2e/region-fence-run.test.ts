@@ -170,6 +170,7 @@ describe('a run that fences the region its last key leaves', () => {
     expect(end.code, end.stdout + end.stderr).toBe(7)
     expect(end.stdout + end.stderr).toMatch(/fence read-only/)
     expect(existsSync(told)).toBe(true)
+    expect((await rig.cli(['status'])).stdout).toMatch(/read-only.*FOUND LIFTED/)
     expect(readFileSync(told, 'utf8')).toMatch(/^region-one after activation: fence-holds: fail: .*read-only/)
   })
 })
