@@ -51,7 +51,8 @@ describe('the envelope', () => {
   test('is the same after its way through headers and JSON', () => {
     const answer = { id: 'request-1', response: { version: 12 } }
     const value = JSON.stringify(payloadOf({ address: 'x' }, answer))
-    expect(eventOf(headersOf(envelope), value)).toEqual({ ...envelope, data: { address: 'x' }, answer })
+    const raw = { headers: headersOf(envelope), value }
+    expect(eventOf(raw.headers, value)).toEqual({ ...envelope, data: { address: 'x' }, answer, raw })
   })
   test('is absent from a message of somebody else', () => {
     expect(eventOf({}, '{"event_id":"x"}')).toBeNull()
