@@ -37,7 +37,7 @@ test('what failed is said with its state, and what is not proved is not called a
   const proofs = [pass('db', 'refused', '4 refused'), fail('db', '0 sessions', '1 session')]
   const text = resultText({ fence, verb: 'apply', error: null, lines: ['one line'], proofs }, printer)
   expect(text).toMatch(/^NO read-only .*applied$/m)
-  expect(text).toMatch(/NO db: 1 session \(required: 0 sessions\)/)
+  expect(text).toMatch(/NO 0 sessions: 1 session \(db\)/)
 })
 
 test('names and messages from outside reach no terminal as they are', () => {

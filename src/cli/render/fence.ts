@@ -106,7 +106,6 @@ export function auditText(region: string, findings: readonly AuditFinding[], pri
     `${mark(printer, f.accepted ? 'pass' : 'fail')} ${printable(`${f.kind}  ${f.subject}${f.accepted ? '  (accepted)' : ''}`)}`,
     `    ${printable(f.why)}`,
     `    gets around: ${f.around.length === 0 ? 'no fence by itself' : f.around.join(', ')}`,
-    ...(f.around.length === 0 ? [] : [`    gets around: ${f.around.join(', ')}`]),
     ...(f.accepted ? [] : [`    closes it: ${printable(f.closes ?? 'nothing does')}`]),
   ])
   return [
@@ -117,7 +116,7 @@ export function auditText(region: string, findings: readonly AuditFinding[], pri
 }
 
 function observationLine({ verdict, observer, observed, required }: Observation, printer: Printer): string {
-  return `  ${mark(printer, verdict)} ${printable(`${observer}: ${observed}${verdict === 'pass' ? '' : ` (required: ${required})`}`)}`
+  return `  ${mark(printer, verdict)} ${printable(`${required}: ${observed} (${observer})`)}`
 }
 
 function cell(text: string): string {
