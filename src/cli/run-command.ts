@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { HomeregionError } from '../domain/errors.ts'
-import { EXIT } from '../domain/exit-codes.ts'
+import { EXIT, type ExitName } from '../domain/exit-codes.ts'
 import { showKey } from '../domain/key.ts'
 import type { Operator } from '../engine/context.ts'
 import type { RunEnd } from '../engine/run.ts'
@@ -40,6 +40,16 @@ export function answersOf(flags: DriveFlags): Answers {
 
 /** Runs `work` with an operator, progress on stderr and signals watched; prints how it ended and sets the exit code. */
 export async function drive(context: CliContext, answers: Answers, work: (operator: Operator) => Promise<RunEnd>): Promise<void> {
+  await driven(context, answers, work, { text: endText, json: endJson })
+}
+
+/** The same for anything that ends with an exit and says how. */
+export async function driven<T extends { readonly exit: ExitName }>(
+  context: CliContext,
+  answers: Answers,
+  work: (operator: Operator) => Promise<T>,
+  show: { readonly text: (end: T) => string; readonly json: (end: T) => string },
+): Promise<void> {
   const format = context.format('json')
   const live = context.err.isTerminal ? (await import('./live-line.ts')).createLiveLine(process.stderr) : noLiveLine
   const progress = createProgress(context.err, live)
@@ -47,8 +57,8 @@ export async function drive(context: CliContext, answers: Answers, work: (operat
   try {
     const end = await work(createOperator(context, answers, progress.report, signals, progress.close))
     progress.close()
-    if (format === 'json') context.out.line(endJson(end))
-    else context.out.line(printable(endText(end)))
+    if (format === 'json') context.out.line(show.json(end))
+    else context.out.line(printable(show.text(end)))
     context.exit(end.exit === 'interrupted' && signals.name() === 'SIGTERM' ? 'terminated' : end.exit)
   } finally {
     progress.close()

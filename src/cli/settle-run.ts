@@ -6,8 +6,14 @@ import { abortRun, resumeRun } from '../engine/run.ts'
 import type { CliContext, World } from './context.ts'
 import { answersOf, type DriveFlags, drive, unknownRun } from './run-command.ts'
 
-export async function resume(context: CliContext, runId: string, flags: DriveFlags & { readonly takeOver?: boolean }): Promise<void> {
+export type ResumeFlags = DriveFlags & { readonly takeOver?: boolean; readonly rpoAck?: string | true; readonly attest?: string }
+
+export async function resume(context: CliContext, runId: string, flags: ResumeFlags): Promise<void> {
   const { world, run } = await openRunOf(context, runId)
+  if (run.intent === 'failover') {
+    const { resumeFailover } = await import('./failover/settle.ts')
+    return await resumeFailover(context, world, run, { ...flags, takeOver: flags.takeOver === true || holderIsGone(world, run) })
+  }
   const options = {
     reason: flags.reason ?? null,
     observeMs: flags.observe ?? null,
@@ -19,6 +25,10 @@ export async function resume(context: CliContext, runId: string, flags: DriveFla
 export async function abort(context: CliContext, runId: string, flags: { readonly takeOver?: boolean }): Promise<void> {
   const { world, run } = await openRunOf(context, runId)
   const takeOver = flags.takeOver === true || holderIsGone(world, run)
+  if (run.intent === 'failover') {
+    const { abortFailover } = await import('./failover/settle.ts')
+    return await abortFailover(context, world, run, takeOver)
+  }
   await drive(context, answersOf({}), async operator => await abortRun(world.engine(operator), runId, pinned(runId), { takeOver }))
 }
 

@@ -18,6 +18,7 @@ import type { Evidence, Json } from './evidence.ts'
 import type { FailoverControl } from './failover.ts'
 import type { FenceEntry, FenceEvent, LoggedFence } from './fence.ts'
 import type { Attempt, AuditEntry, Holder, JournalChange, Run, RunLease, RunState } from './journal.ts'
+import type { LastApplied } from './loss.ts'
 import type { OwnershipRecord } from './ownership.ts'
 import type { Plan } from './plan.ts'
 import type { QuarantinedEvent, QuarantineFilter, QuarantineOrder } from './quarantine.ts'
@@ -139,6 +140,11 @@ export interface RegionDatabase {
   fence(key: string, epoch: number, token: number, barrierEventId: string): Promise<BoundaryRow>
   /** Makes this region the writable home at `epoch`. @throws `epoch-moved` when the boundary already knows a later one */
   open(key: string, epoch: number, token: number): Promise<BoundaryRow>
+  /**
+   * The same for many keys, all or none, in one round trip: a forced failover opens thousands. Returns the rows as they are now. Idempotent.
+   * @throws as `open`, for the first key that cannot be opened
+   */
+  openMany(keys: readonly { readonly key: string; readonly epoch: number }[], token: number): Promise<readonly BoundaryRow[]>
   /** Records that another region is home; never makes the key writable here. */
   follow(key: string, homeRegion: string, epoch: number, token: number): Promise<BoundaryRow>
   /**
@@ -152,6 +158,11 @@ export interface RegionDatabase {
   digests(key: string): Promise<{ readonly versions: readonly Digest[]; readonly idempotency: Digest | null }>
   /** Takes its snapshot after any `inFlight` call made before it has answered, so that both can be asked in one round trip. */
   unpublished(key: string): Promise<Backlog>
+  /**
+   * What this region holds of keys that are at home elsewhere, set-based: the highest version of each, and the age of the last event applied by
+   * this database's clock. Keys of which nothing was ever applied are left out.
+   */
+  lastApplied(keys: readonly string[]): Promise<ReadonlyMap<string, LastApplied>>
   /** True only for an event that was applied or recorded; one that went into quarantine proves nothing of what was before it. */
   inboxHas(eventId: string): Promise<boolean>
   /**
@@ -191,6 +202,8 @@ export interface RegionStream {
   brokers(): Promise<readonly number[]>
   /** Ends of this region's outbox topic with what `group` has committed; `committed` null is no evidence, never caught up. Ends are last stable offsets. */
   outboxEnds(group: string): Promise<readonly PartitionEnd[]>
+  /** Events of this region's outbox topic that `group` has not read yet, by key. Reads without joining a group, and commits nothing. */
+  eventsBeyond(group: string): Promise<ReadonlyMap<string, number>>
   /** Partition of the outbox topic, of so many, that all events of the key go to; null where the relay's way of choosing it is not known. */
   partitionOf(key: string, partitions: number): number | null
   /** Compacted announcement of who owns the key; informs caches, authorises nothing. */

@@ -1,3 +1,4 @@
+import type { CheckName } from '../domain/checks.ts'
 import type { Config } from '../domain/config.ts'
 import type { Evidence, Observation } from '../domain/evidence.ts'
 import type { Fence } from '../domain/fence.ts'
@@ -71,6 +72,8 @@ export type Engine = {
   readonly operator: Operator
   readonly holder: Holder
   readonly newId: () => string
+  /** Checks that need to know more than the engine: those of a forced failover. They stand before the table of handlers. */
+  readonly checks?: Partial<Record<CheckName, CheckHandler>>
 }
 
 export type StandingFence = { readonly region: string; readonly name: string }

@@ -13,7 +13,11 @@ const FETCH_WAIT_MS = 50
  * Events of a topic between what a group has committed and the end, by key. Read from the partitions' leaders without joining a group: nothing
  * is committed, and nobody's assignment moves. @throws `kafka-unreachable`, also where a partition has no committed offset to begin at
  */
-export async function eventsBeyond(connection: KafkaConnection, topic: string, ends: readonly PartitionEnd[]): Promise<Map<string, number>> {
+export async function eventsBeyond(
+  connection: KafkaConnection,
+  topic: string,
+  ends: readonly PartitionEnd[],
+): Promise<Map<string, number>> {
   const counts = new Map<string, number>()
   const behind = ends.filter(e => BigInt(e.committed ?? '0') < BigInt(e.end))
   if (behind.length === 0) return counts

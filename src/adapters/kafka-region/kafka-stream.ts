@@ -39,10 +39,7 @@ export function createRegionStream(region: RegionConfig, config: Config, secrets
       const client = await admin.get()
       const topic = region.kafka.outboxTopic
       // `resolveOffsets` must stay away: it would join the group and write offsets.
-      const [ends, groups] = await Promise.all([
-        client.fetchTopicOffsets(topic),
-        client.fetchOffsets({ groupId: group, topics: [topic] }),
-      ])
+      const [ends, groups] = await Promise.all([client.fetchTopicOffsets(topic), client.fetchOffsets({ groupId: group, topics: [topic] })])
       const committed = new Map(groups.flatMap(g => g.partitions.map(p => [p.partition, p.offset] as const)))
       return ends
         .map(e => ({ partition: e.partition, end: e.offset, committed: evidence(committed.get(e.partition)) }))

@@ -7,6 +7,7 @@ import { renderBoundary } from './boundary-sql.ts'
 import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
 import { homeKeys } from './home-keys.ts'
+import { lastApplied } from './last-applied.ts'
 import { createQuarantine, NO_QUARANTINE } from './quarantine.ts'
 import { relation } from './quoting.ts'
 import { regionFacts } from './region-facts.ts'
@@ -74,6 +75,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     inFlight: async (key, waitMs) => await coded(async () => await waiting.inFlight(key, waitMs)),
     fence: async (key, epoch, token, id) => await coded(async () => await operations.fence(key, epoch, token, id)),
     open: async (key, epoch, token) => await coded(async () => await operations.open(key, epoch, token)),
+    openMany: async (keys, token) => await coded(async () => await operations.openMany(keys, token)),
     follow: async (key, home, epoch, token) => await coded(async () => await operations.follow(key, home, epoch, token)),
     register: async keys => await coded(async () => await operations.register(keys)),
     position: async (key, barrierEventId) =>
@@ -90,6 +92,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
       }),
     digests: async key => await coded(async () => await observations.digests(key)),
     unpublished: async key => await coded(async () => await afterWriters.unpublished(key)),
+    lastApplied: async keys => await coded(async () => await lastApplied(reads, config, keys)),
     inboxHas: async id => await coded(async () => await observations.inboxHas(id)),
     delayedEvents: async (key, epoch) => await coded(async () => await observations.delayedEvents(key, epoch)),
     quarantined: async filter => await coded(async () => await quarantine.quarantined(filter)),

@@ -5,7 +5,7 @@ import type { Connection, Effect, Row, Rows } from '../postgres/connection.ts'
 
 export type Operations = Pick<
   RegionDatabase,
-  'read' | 'claim' | 'drain' | 'inFlight' | 'fence' | 'open' | 'follow' | 'register' | 'rejections'
+  'read' | 'claim' | 'drain' | 'inFlight' | 'fence' | 'open' | 'openMany' | 'follow' | 'register' | 'rejections'
 >
 
 /** The boundary's functions, one autocommit statement and one round trip each. */
@@ -37,6 +37,16 @@ export function createOperations(connection: Connection, region: string): Operat
     fence: async (key, epoch, token, barrierEventId) =>
       await change('select * from homeregion.fence($1, $2, $3, $4)', [key, epoch, token, barrierEventId]),
     open: async (key, epoch, token) => await change('select * from homeregion.open($1, $2, $3)', [key, epoch, token]),
+    openMany: async (keys, token) => {
+      // In key order, so that two openings cannot wait for each other.
+      const { rows } = await call(
+        'write',
+        `select r.* from (select k.key, k.epoch from unnest($1::text[], $2::bigint[]) as k(key, epoch) order by k.key collate "C") k,
+        lateral homeregion.open(k.key, k.epoch, $3) r`,
+        [keys.map(k => k.key), keys.map(k => k.epoch), token],
+      )
+      return rows.map(row => boundaryRow(row, region))
+    },
     follow: async (key, homeRegion, epoch, token) =>
       await change('select * from homeregion.follow($1, $2, $3, $4)', [key, homeRegion, epoch, token]),
     register: async keys => {

@@ -1,7 +1,160 @@
-import { checkSpec } from '../../domain/checks.ts'
-import { unknown } from '../../domain/evidence.ts'
+import { type CheckName, checkSpec, FORCED_CHECKS } from '../../domain/checks.ts'
+import { formatMs } from '../../domain/duration.ts'
+import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
+import { approvalNeeded } from '../../domain/forced-interlock.ts'
+import { showKey } from '../../domain/key.ts'
+import { acknowledgementProblem, describeBlocked } from '../../domain/loss.ts'
+import type { PlannedMove } from '../../domain/plan.ts'
 import type { CheckHandler } from '../context.ts'
+import { type ForcedMove, patienceMs } from '../forced-move.ts'
+import { gatherLoss } from '../gather-loss.ts'
+import { externalFences, stoppedAgeMs } from '../outside-fence.ts'
+import { proofsOf } from '../region-fences.ts'
+import { darkness, lookAtRegion } from '../vantage.ts'
 
 /** What nobody has looked at is unknown, and unknown opens nothing. */
 export const notObserved: CheckHandler = (_engine, _subject, use) =>
   Promise.resolve(unknown('this host', checkSpec(use.check).sentence, 'not observed'))
+
+/** The checks of one forced failover. `move` is asked for late: its engine holds these very checks. */
+export function forcedChecks(move: () => ForcedMove): Partial<Record<CheckName, CheckHandler>> {
+  return {
+    'source-dark': async () => await sourceDark(move()),
+    'loss-acknowledged': async () => await lossAcknowledged(move()),
+    approved: async () => await approved(move()),
+    'lease-over': async () => await leaseOver(move()),
+    'external-fence-holds': async () => await externalFenceHolds(move()),
+    'source-attested': () => Promise.resolve(sourceAttested(move())),
+    'target-accepts-write': async () => await targetAcceptsWrites(move()),
+  } satisfies Partial<Record<(typeof FORCED_CHECKS)[number] | 'target-accepts-write', CheckHandler>>
+}
+
+async function sourceDark(move: ForcedMove): Promise<Observation> {
+  const { darkAfterMs } = move.settings.policy
+  move.vantage = await lookAtRegion(move.engine, move.source, darkAfterMs, patienceMs(move.settings))
+  return darkness(move.vantage, darkAfterMs)
+}
+
+async function lossAcknowledged(move: ForcedMove): Promise<Observation> {
+  const { engine, source, target, keys, settings, acknowledgement: ack } = move
+  move.estimate = await gatherLoss(engine, {
+    ...{ source, target, keys, loss: settings.policy.loss, sights: move.vantage?.sights ?? [] },
+    stoppedAgeMs: await stoppedAgeMs(engine, move),
+    patienceMs: patienceMs(settings),
+  })
+  const { estimate } = move
+  const moving = new Set(move.moves.map(m => m.key))
+  const forbidden = estimate.blocked.filter(b => moving.has(b.key))
+  const problem = forbidden[0] === undefined ? acknowledgementProblem(ack, estimate) : describeBlocked(forbidden[0])
+  const { unknown: bound, recoverable } = estimate.totals
+  const bounded = ack.kind === 'any' || (ack.kind === 'token' && ack.boundMs === 'any') ? 'any' : ack.boundMs
+  const facts = {
+    ...{ estimateSha256: estimate.sha256, kind: ack.kind, boundMs: bounded, fence: move.fence, recoverable },
+    ...{ unknownMs: bound.ms, unknownWrites: bound.writes, forbidden: forbidden.length },
+  }
+  const required = `at most ${typeof bounded === 'string' ? 'whatever it is' : formatMs(bounded)}, as acknowledged (${ack.kind})`
+  const upTo = `up to ${bound.ms === null ? 'nobody knows how much' : formatMs(bound.ms)}, ${bound.writes ?? '?'} writes; ${recoverable} recoverable`
+  const observer = `agents' looks at ${source}, and ${target} database`
+  return problem === null ? pass(observer, required, upTo, facts) : fail(observer, required, problem, facts)
+}
+
+export type Consent = {
+  readonly needed: boolean
+  readonly given: number
+  readonly of: number
+  readonly rejectedBy: string | null
+  readonly text: string
+}
+
+/** Who has agreed so far. The control plane counts again in the commit. */
+export async function consent({ engine, journal, settings, fence, moves }: ForcedMove): Promise<Consent> {
+  const { approvals } = settings.policy
+  const said = await engine.controlPlane.approvals(journal.runId)
+  const yes = said.filter(a => a.verdict === 'approved')
+  const of = yes.some(a => a.breakGlass) ? 1 : approvals.needed
+  return {
+    needed: approvalNeeded(fence, moves.length, approvals),
+    given: yes.length,
+    of,
+    rejectedBy: said.find(a => a.verdict === 'rejected')?.approver ?? null,
+    text: yes.map(a => `${a.approver}${a.breakGlass ? ' BREAKING THE GLASS' : ''} at ${a.at}: ${a.reason}`).join('; '),
+  }
+}
+
+async function approved(move: ForcedMove): Promise<Observation> {
+  const { needed, given, of, rejectedBy, text } = await consent(move)
+  const observer = 'control plane, by login'
+  const required = needed ? `${of} approval${of === 1 ? '' : 's'} of policy.approvals, and no rejection` : 'no rejection'
+  if (rejectedBy !== null) return fail(observer, required, `rejected by ${rejectedBy}`)
+  if (needed && given < of) return fail(observer, required, `${given} of ${of}; type: homeregion approve ${move.journal.runId}`)
+  return pass(observer, required, text === '' ? `not needed: ${move.moves.length} keys, fence ${move.fence}` : text)
+}
+
+async function leaseOver({ engine, journal, source }: ForcedMove): Promise<Observation> {
+  const lease = (await engine.controlPlane.leaseStates()).find(l => l.region === source)
+  const observer = 'control plane, by its clock'
+  const required = 'granted no more, and the last grant is over'
+  if (lease === undefined || lease.generation === 0) return unknown(observer, required, `no lease was ever granted to ${source}`)
+  const facts = { generation: lease.generation, leftMs: lease.leftMs, marginMs: lease.marginMs }
+  if (lease.withheldBy !== journal.runId) return fail(observer, required, 'it is not withheld by this run', facts)
+  if (lease.leftMs > 0) return fail(observer, required, `withheld; over in ${formatMs(lease.leftMs)}`, facts)
+  return pass(
+    observer,
+    required,
+    `over since ${formatMs(-lease.leftMs)}, margin of ${formatMs(lease.marginMs)} included (grant ${lease.generation})`,
+    facts,
+  )
+}
+
+async function externalFenceHolds(move: ForcedMove): Promise<Observation> {
+  const fences = externalFences(move)
+  const required = 'each is applied, and its own probe says that it stands'
+  const observer = `exec and http fences of ${move.source}`
+  if (fences.length === 0) return unknown(observer, required, 'none is configured')
+  const seen = await Promise.all(fences.map(async fence => ({ fence, proofs: await proofsOf(fence) })))
+  const text = seen.map(({ fence, proofs }) => `${fence.name}: ${proofs.map(p => p.observed).join(', ')}`).join('; ')
+  if (seen.some(s => s.proofs.some(p => p.verdict === 'fail'))) return fail(observer, required, text)
+  if (seen.some(s => s.proofs.some(p => p.verdict === 'unknown'))) return unknown(observer, required, text)
+  // Found standing by a process that did not apply them: from now on at the latest.
+  move.heldAtMs ??= move.engine.clock.monotonicMs()
+  return pass(observer, required, text)
+}
+
+function sourceAttested({ attestation, source, engine }: ForcedMove): Observation {
+  const required = `a person's word, with a reason, that ${source} can no longer write`
+  if (attestation === null) return unknown('nobody', required, 'nobody has said it')
+  const ageMs = Math.max(0, Math.round(engine.clock.monotonicMs() - attestation.saidAtMs))
+  return pass(attestation.by, required, `"${attestation.reason}", said ${formatMs(ageMs)} ago`, {
+    reason: attestation.reason,
+    by: attestation.by,
+    ageMs,
+  })
+}
+
+/** Each probe writes as each real login into each table; a sample of thousands is told as what it is. */
+const PROBED_KEYS = 5
+
+async function targetAcceptsWrites({ engine, moves, target }: ForcedMove): Promise<Observation> {
+  const every = Math.max(1, Math.ceil(moves.length / PROBED_KEYS))
+  const sample = moves.filter((_, i) => i % every === 0)
+  const observer = `${target} database, as its writers`
+  const required = 'every writer admitted under the new epoch'
+  const refused: string[] = []
+  let admitted = 0
+  for (const move of sample) {
+    const probes = await engine.region(target).probeWrites(move.key, move.epoch + 1, 'read committed')
+    admitted += probes.filter(p => p.outcome === 'admitted').length
+    refused.push(...probes.filter(p => p.outcome !== 'admitted').map(p => probed(move, p)))
+    if (probes.length === 0) return unknown(observer, required, 'no writer is declared: nothing was probed')
+  }
+  if (refused.length > 0) return fail(observer, required, refused.slice(0, 4).join('; '))
+  return pass(
+    observer,
+    required,
+    `${admitted} of ${admitted} writes admitted, rolled back (${sample.length} of ${moves.length} keys probed)`,
+  )
+}
+
+function probed(move: PlannedMove, probe: { readonly writer: string; readonly table: string; readonly message: string }): string {
+  return `${showKey(move.key)}: ${probe.writer} on ${probe.table}: ${probe.message}`
+}

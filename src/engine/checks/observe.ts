@@ -18,7 +18,7 @@ export async function observe(engine: Engine, subject: CheckSubject, use: CheckU
 
 async function look(engine: Engine, subject: CheckSubject, use: CheckUse): Promise<Observation> {
   try {
-    return await CHECK_HANDLERS[use.check](engine, subject, use)
+    return await (engine.checks?.[use.check] ?? CHECK_HANDLERS[use.check])(engine, subject, use)
   } catch (error) {
     // A superseded operator must stop, not wait at a gate.
     if (isHomeregionError(error, 'superseded')) throw error

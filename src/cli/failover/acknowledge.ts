@@ -1,0 +1,82 @@
+import { formatMs, parseDuration, showDuration } from '../../domain/duration.ts'
+import { HomeregionError } from '../../domain/errors.ts'
+import type { Acknowledgement, LossEstimate } from '../../domain/loss.ts'
+import type { ControlPlane } from '../../domain/ports.ts'
+import type { CliContext } from '../context.ts'
+import { isInteractive } from '../operator.ts'
+import { usage } from './select.ts'
+
+/** What `--rpo-ack` was given, before it is held against anything. `typed` is asked for once the bound was shown. */
+export type AckFlag =
+  | { readonly kind: 'typed' }
+  | { readonly kind: 'bound'; readonly boundMs: number }
+  | { readonly kind: 'any' }
+  | { readonly kind: 'token'; readonly token: string }
+
+/** @throws `usage` for a bare number and for any unit but ms, s, m and h: nobody can tell what was meant */
+export function parseAck(given: string | true | undefined): AckFlag | null {
+  if (given === undefined) return null
+  if (given === true) return { kind: 'typed' }
+  if (given === 'any') return { kind: 'any' }
+  if (/^ack-/i.test(given)) return { kind: 'token', token: given }
+  const boundMs = parseDuration(given)
+  if (boundMs !== null) return { kind: 'bound', boundMs }
+  throw usage(
+    `--rpo-ack ${JSON.stringify(given)} is no bound: a whole number with its unit (91s, 5m), any, or the token of plan failover`,
+    'homeregion plan failover',
+  )
+}
+
+/** The smallest bound that covers the estimate, as it is typed: whole seconds, rounded up. */
+export function boundToType(estimate: LossEstimate): string {
+  const { ms } = estimate.totals.unknown
+  return ms === null ? 'any' : showDuration(Math.ceil(ms / 1000) * 1000)
+}
+
+const ANSWER_MS = 10 * 60_000
+
+/**
+ * Somebody's own word for the loss that was shown. @throws `loss-not-acknowledged` (missing, bare off a terminal, typed wrongly),
+ * `ack-token-refused` (unknown, used, over, of another plan)
+ */
+export async function acknowledge(
+  context: CliContext,
+  controlPlane: ControlPlane,
+  flag: AckFlag | null,
+  about: { readonly estimate: LossEstimate; readonly planId: string; readonly command: string },
+): Promise<Acknowledgement> {
+  const bound = boundToType(about.estimate)
+  if (flag === null || (flag.kind === 'typed' && !isInteractive(context)))
+    throw notOwned(
+      flag === null ? 'nobody has acknowledged what may be lost' : 'a bare --rpo-ack is typed at a terminal, and there is none',
+      bound,
+      about,
+    )
+  if (flag.kind === 'typed') return await typed(bound, about)
+  if (flag.kind === 'token') return await redeemed(controlPlane, flag.token, about.planId)
+  return flag
+}
+
+async function typed(bound: string, about: { readonly estimate: LossEstimate; readonly command: string }): Promise<Acknowledgement> {
+  const { input } = await import('../prompts.ts')
+  const options = { signal: AbortSignal.timeout(ANSWER_MS), output: process.stderr }
+  const answer = await input({ message: `Type ${bound} to own that loss:` }, options).catch(() => '')
+  if (answer.trim() !== bound) throw notOwned(`${JSON.stringify(answer)} is not ${bound}`, bound, about)
+  return bound === 'any' ? { kind: 'any' } : { kind: 'typed', boundMs: parseDuration(bound) ?? 0 }
+}
+
+async function redeemed(controlPlane: ControlPlane, token: string, planId: string): Promise<Acknowledgement> {
+  const found = await controlPlane.ackToken(token)
+  const refuse = (fact: string) =>
+    new HomeregionError('ack-token-refused', { fact, state: 'Nothing was changed.', next: 'homeregion plan failover' })
+  if (found === null) throw refuse('the acknowledgement token was never issued by this control plane')
+  if (found.usedBy !== null) throw refuse(`the acknowledgement token was used already, by run ${found.usedBy}`)
+  if (found.leftMs <= 0) throw refuse(`the acknowledgement token is over since ${formatMs(-found.leftMs)}`)
+  if (found.planId !== planId) throw refuse(`the acknowledgement token is for plan ${found.planId}, this is plan ${planId}`)
+  const { boundMs, keysSha256, leftMs } = found
+  return { kind: 'token', token, boundMs, keysSha256, leftMs }
+}
+
+function notOwned(fact: string, bound: string, { command }: { readonly command: string }): HomeregionError {
+  return new HomeregionError('loss-not-acknowledged', { fact, state: 'Nothing was changed.', next: `${command} --rpo-ack ${bound}` })
+}

@@ -1,0 +1,148 @@
+import { parseDuration } from '../../domain/duration.ts'
+import { HomeregionError } from '../../domain/errors.ts'
+import type { Acknowledgement } from '../../domain/loss.ts'
+import { acknowledgementProblem, describeBlocked } from '../../domain/loss.ts'
+import { startForced } from '../../engine/forced-run.ts'
+import type { CliContext, World } from '../context.ts'
+import { isInteractive, requireAnswers } from '../operator.ts'
+import { printable } from '../render/error.ts'
+import { preparedJson, preparedText } from '../render/failover.ts'
+import { answersOf } from '../run-command.ts'
+import { transfer } from '../transfer.ts'
+import { acknowledge, boundToType, parseAck } from './acknowledge.ts'
+import { driveForced } from './drive.ts'
+import { type FailoverFlags, type ForcedFlags, reasonOf } from './flags.ts'
+import { attested, estimateOf, type Prepared, prepare, quietEngine } from './prepare.ts'
+import { pairOf, recordsOf, usage } from './select.ts'
+
+export async function failover(context: CliContext, keys: readonly string[], flags: FailoverFlags): Promise<void> {
+  if (flags.force !== true) return await graceful(context, keys, flags)
+  context.format('json')
+  const ack = parseAck(flags.rpoAck)
+  const world = await context.connect()
+  const first = await prepare(context, world, keys, flags)
+  requirePair(context, first)
+  context.err.line(`${printable(preparedText(first))}\n`)
+  const { prepared, plan } = movable(await withAttestation(context, world, first))
+  if (flags.plan !== undefined && flags.plan !== plan.id)
+    throw new HomeregionError('plan-stale', {
+      fact: `plan ${flags.plan} is stale: ownership, policy or the runbook has changed, the plan is now ${plan.id}`,
+      state: 'Nothing was changed.',
+      next: 'homeregion plan failover',
+    })
+  const answers = answersOf(flags)
+  const { estimate, command } = prepared
+  const acknowledgement = await acknowledge(context, world.controlPlane, ack, { estimate, planId: plan.id, command })
+  requireCovered(acknowledgement, prepared)
+  requireAnswers(context, plan.pinned.runbook.steps, plan, answers)
+  const { settings, fence, attestation } = prepared
+  await driveForced(context, answers, async operator => {
+    const start = { plan, estimate, fence, acknowledgement, attestation, reason: reasonOf(flags), observeMs: flags.observe ?? null }
+    return await startForced({ engine: world.engine(operator), operator, settings }, start)
+  })
+}
+
+/** The estimate, and a token that owns exactly that loss of exactly these keys in exactly this plan. */
+export async function planFailover(context: CliContext, keys: readonly string[], flags: ForcedFlags): Promise<void> {
+  const format = context.format('json')
+  const world = await context.connect()
+  const prepared = await prepare(context, world, keys, flags)
+  const { plan, estimate } = prepared
+  const bound = parseDuration(boundToType(estimate)) ?? 'any'
+  const token =
+    plan === null
+      ? null
+      : await world.controlPlane.issueAckToken({
+          ...{ planId: plan.id, keysSha256: estimate.keysSha256, estimateSha256: estimate.sha256, boundMs: bound },
+        })
+  if (format === 'json') return context.out.line(JSON.stringify(preparedJson(prepared, token)))
+  context.out.line(printable(preparedText(prepared)))
+  if (token !== null) context.out.line(`or by this token, once: --rpo-ack ${token}`)
+  context.out.line('Nothing was changed.')
+}
+
+/** Every key of the region, one planned move after the other: it loses nothing. */
+async function graceful(context: CliContext, keys: readonly string[], flags: FailoverFlags): Promise<void> {
+  if (flags.rpoAck !== undefined || flags.fence !== undefined || flags.attest !== undefined)
+    throw usage('--rpo-ack, --fence and --attest are for a forced failover only', 'homeregion failover --force')
+  const world = await context.connect()
+  const { config } = await context.settings()
+  if (flags.from === undefined && flags.to === undefined)
+    throw usage('which region is left is not said', 'homeregion failover --from R --to R')
+  const { source, target } = await pairOf(quietEngine(context, world), config, flags)
+  const records = await recordsOf(world.controlPlane, source, keys)
+  if (records.length === 0) return context.out.line(`Nothing to do: no key is at home in ${source}.`)
+  await transfer(
+    context,
+    records.map(r => r.key),
+    { ...flags, to: target, runbook: flags.runbook ?? 'transfer', ...reasonFlag(flags) },
+  )
+}
+
+function reasonFlag(flags: FailoverFlags): { readonly reason?: string } {
+  const reason = reasonOf(flags)
+  return reason === null ? {} : { reason }
+}
+
+/** What was left out and found by looking is for a person to confirm; flags cannot agree to what they do not name. */
+function requirePair(context: CliContext, { pair, command }: Prepared): void {
+  if (!pair.found || isInteractive(context)) return
+  throw new HomeregionError('not-a-terminal', {
+    fact: `--from and --to are not both given; ${pair.source} is dark and would be left for ${pair.target}, and there is no terminal to confirm that at`,
+    state: 'Nothing was changed.',
+    next: command,
+  })
+}
+
+/** A fence by a person's word needs the word; with it the estimate grows no more, so it is read again. */
+async function withAttestation(context: CliContext, world: World, prepared: Prepared): Promise<Prepared> {
+  if (prepared.fence !== 'source-attested' || prepared.attestation !== null || prepared.plan === null) return prepared
+  const { source } = prepared.pair
+  if (!isInteractive(context))
+    throw new HomeregionError('not-a-terminal', {
+      fact: `${source} has no lease or external fence that holds, so a person has to say, with a reason, that it can no longer write`,
+      state: 'Nothing was changed.',
+      next: `${prepared.command} --attest TEXT`,
+    })
+  const { input } = await import('../prompts.ts')
+  const message = `Why can ${source} no longer write? (your word, on record; a second person has to agree)`
+  const reason = await input({ message }, { signal: AbortSignal.timeout(10 * 60_000), output: process.stderr }).catch(() => '')
+  const engine = quietEngine(context, world)
+  const attestation = attested(engine, world, reason)
+  if (attestation === null)
+    throw new HomeregionError('declined', {
+      fact: `nobody said that ${source} can no longer write`,
+      state: 'Nothing was changed.',
+      next: prepared.command,
+    })
+  const estimate = await estimateOf(engine, { ...prepared, attestation, records: prepared.estimate.keys })
+  context.err.line(`up to ${boundToType(estimate)} may be lost, and by your word it grows no more`)
+  return { ...prepared, attestation, estimate }
+}
+
+function movable(prepared: Prepared): { readonly prepared: Prepared; readonly plan: NonNullable<Prepared['plan']> } {
+  const { plan, estimate, pair } = prepared
+  if (plan !== null && plan.moves.length > 0) return { prepared, plan }
+  if (estimate.keys.length === 0)
+    throw new HomeregionError('unknown-key', {
+      fact: `no key is at home in ${pair.source}`,
+      state: 'Nothing was changed.',
+      next: 'homeregion key list',
+    })
+  throw new HomeregionError('loss-forbidden', {
+    fact: `the policy lets none of the ${estimate.keys.length} keys move: ${estimate.blocked.slice(0, 3).map(describeBlocked).join('; ')}`,
+    state: 'Nothing was changed.',
+    next: 'homeregion config show   (policy.loss)',
+  })
+}
+
+/** Before the run is opened: what is too small now will not be enough later. */
+function requireCovered(acknowledgement: Acknowledgement, { estimate, command }: Prepared): void {
+  const problem = acknowledgementProblem(acknowledgement, estimate)
+  if (problem === null) return
+  throw new HomeregionError('loss-not-acknowledged', {
+    fact: problem,
+    state: 'Nothing was changed.',
+    next: `${command} --rpo-ack ${boundToType(estimate)}`,
+  })
+}

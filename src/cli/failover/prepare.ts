@@ -1,0 +1,125 @@
+import { loadRunbook } from '../../adapters/files/runbook-file.ts'
+import type { OutsideFence } from '../../domain/checks.ts'
+import { formatMs } from '../../domain/duration.ts'
+import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
+import type { LeaseState } from '../../domain/failover.ts'
+import type { LossEstimate } from '../../domain/loss.ts'
+import type { Plan } from '../../domain/plan.ts'
+import { computePlan } from '../../domain/planning.ts'
+import type { Engine } from '../../engine/context.ts'
+import { type Attestation, type ForcedSettings, forcedSettings, patienceMs } from '../../engine/forced-move.ts'
+import { gatherLoss } from '../../engine/gather-loss.ts'
+import { chooseFence, stoppedAgeMs } from '../../engine/outside-fence.ts'
+import { describeContact, lookAtRegion, type Vantage } from '../../engine/vantage.ts'
+import type { CliContext, World } from '../context.ts'
+import { createOperator } from '../operator.ts'
+import type { ForcedFlags } from './flags.ts'
+import { type Pair, pairOf, recordsOf } from './select.ts'
+
+/** Everything that is known before anybody is asked anything. Nothing was changed for it. */
+export type Prepared = {
+  readonly pair: Pair
+  readonly vantage: Vantage
+  readonly settings: ForcedSettings
+  readonly fence: OutsideFence
+  readonly lease: LeaseState | undefined
+  readonly attestation: Attestation | null
+  readonly estimate: LossEstimate
+  /** null: the policy lets none of the keys move. */
+  readonly plan: Plan | null
+  readonly command: string
+}
+
+/** @throws `source-answers`, `unknown-key`, `control-plane-unreachable` with what can be done without it */
+export async function prepare(context: CliContext, world: World, keys: readonly string[], flags: ForcedFlags): Promise<Prepared> {
+  const { config } = await context.settings()
+  const engine = quietEngine(context, world)
+  try {
+    const pair = await pairOf(engine, config, flags)
+    const { source, target } = pair
+    const settings = forcedSettings(config, source)
+    const vantage = await lookAtRegion(engine, source, settings.policy.darkAfterMs, patienceMs(settings))
+    if (vantage.contact !== null) throw sourceAnswers(pair, vantage, settings.policy.darkAfterMs)
+    const pinned = loadRunbook(flags.runbook ?? 'failover', context.cwd)
+    if (pinned.runbook.intent !== 'failover')
+      throw new HomeregionError('usage', {
+        fact: `runbook ${pinned.runbook.name} has the intent ${pinned.runbook.intent}: it may lose nothing, and cannot be forced`,
+        state: 'Nothing was changed.',
+        next: 'homeregion runbook show failover',
+      })
+    const [records, leases] = await Promise.all([recordsOf(world.controlPlane, source, keys), world.controlPlane.leaseStates()])
+    const lease = leases.find(l => l.region === source)
+    const asked = flags.fence ?? (flags.attest === undefined ? null : 'attest')
+    const fence = chooseFence(settings, lease, asked, source)
+    const attestation = attested(engine, world, flags.attest)
+    const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, records })
+    const staying = new Set(estimate.blocked.map(b => b.key))
+    const moving = records.filter(r => !staying.has(r.key))
+    const plan =
+      moving.length === 0
+        ? null
+        : computePlan({ pinned, keys: moving.map(r => r.key), target, records: moving, config, atHome: new Map(), outsideFence: fence })
+    const command = ['homeregion failover', ...keys, `--from ${source} --to ${target} --force`].join(' ')
+    return { pair, vantage, settings, fence, lease, attestation, estimate, plan, command }
+  } catch (error) {
+    throw isHomeregionError(error, 'control-plane-unreachable') ? withoutControlPlane(error, flags.from) : error
+  }
+}
+
+/** Said now: from here on the estimate grows no more, by this word. */
+export function attested(engine: Engine, world: World, reason: string | undefined): Attestation | null {
+  const text = reason?.trim() ?? ''
+  return text === '' ? null : { reason: text, by: `${world.holder.user}@${world.holder.host}`, saidAtMs: engine.clock.monotonicMs() }
+}
+
+export async function estimateOf(
+  engine: Engine,
+  about: {
+    readonly pair: Pair
+    readonly settings: ForcedSettings
+    readonly vantage: Vantage
+    readonly fence: OutsideFence
+    readonly attestation: Attestation | null
+    readonly records: readonly { readonly key: string; readonly epoch: number }[]
+  },
+): Promise<LossEstimate> {
+  const { pair, settings, vantage, fence, attestation } = about
+  const { source, target } = pair
+  return await gatherLoss(engine, {
+    ...{ source, target, loss: settings.policy.loss, sights: vantage.sights, patienceMs: patienceMs(settings) },
+    keys: about.records.map(({ key, epoch }) => ({ key, epoch })),
+    stoppedAgeMs: await stoppedAgeMs(engine, { source, fence, settings, attestation, heldAtMs: null }),
+  })
+}
+
+export function quietEngine(context: CliContext, world: World): Engine {
+  const nobody = { yes: false, confirm: null, confirmCount: null }
+  return world.engine(createOperator(context, nobody, () => undefined, { interrupted: () => false, stop: () => undefined }))
+}
+
+function sourceAnswers({ source, target }: Pair, vantage: Vantage, darkAfterMs: number): HomeregionError {
+  const contact = vantage.contact === null ? '' : describeContact(vantage.contact)
+  return new HomeregionError(
+    'source-answers',
+    {
+      fact: `${source} is not dark: ${contact} (policy.darkAfter is ${formatMs(darkAfterMs)}), so nothing need be lost`,
+      state: 'Nothing was changed.',
+      next: `homeregion failover --from ${source} --to ${target}   (without --force; or homeregion transfer KEY --to ${target})`,
+    },
+    { fields: { sights: vantage.sights } },
+  )
+}
+
+/** Perhaps it stands in the dark region itself. Said at once, with what can be done without it. */
+function withoutControlPlane(error: HomeregionError, region: string | undefined): HomeregionError {
+  const name = region ?? 'REGION'
+  return new HomeregionError(
+    'control-plane-unreachable',
+    {
+      fact: `${error.text.fact}; nobody can say who owns what, so nothing can be handed over`,
+      state: 'Nothing was changed. If the control plane stands in the dark region, its replica elsewhere has to take over first.',
+      next: `homeregion fence apply ${name} --reason TEXT (an emergency fence needs no control plane); promote its replica, then the same command with --control-plane URL`,
+    },
+    { cause: error },
+  )
+}

@@ -1,0 +1,91 @@
+import type { Config } from '../../domain/config.ts'
+import { suggestion } from '../../domain/did-you-mean.ts'
+import { formatMs } from '../../domain/duration.ts'
+import { HomeregionError } from '../../domain/errors.ts'
+import { parseKey, showKey } from '../../domain/key.ts'
+import type { OwnershipRecord } from '../../domain/ownership.ts'
+import type { ControlPlane } from '../../domain/ports.ts'
+import type { Engine } from '../../engine/context.ts'
+import { lookAtRegion } from '../../engine/vantage.ts'
+
+export type Pair = { readonly source: string; readonly target: string /** Left out, and found by looking. */; readonly found: boolean }
+
+/** Which region is left and which is entered. Two regions and one of them dark say it by themselves; it is then shown and confirmed. */
+export async function pairOf(engine: Engine, config: Config, flags: { readonly from?: string; readonly to?: string }): Promise<Pair> {
+  const names = config.regions.map(r => r.name)
+  for (const name of [flags.from, flags.to]) if (name !== undefined && !names.includes(name)) throw unknownRegion(name, names)
+  if (flags.from !== undefined && flags.from === flags.to)
+    throw new HomeregionError('same-region', {
+      fact: `${flags.from} is both left and entered`,
+      state: 'Nothing was changed.',
+      next: 'homeregion failover --from R --to R',
+    })
+  const other = (name: string) => (names.length === 2 ? names.find(n => n !== name) : undefined)
+  const source = flags.from ?? (flags.to === undefined ? undefined : other(flags.to)) ?? (await theDarkOne(engine, config))
+  const target = flags.to ?? other(source)
+  if (target === undefined || target === source)
+    throw usage(
+      `--to is not given, and the configuration has ${names.length} regions: ${names.join(', ')}`,
+      'homeregion failover --from R --to R',
+    )
+  return { source, target, found: flags.from === undefined || flags.to === undefined }
+}
+
+async function theDarkOne(engine: Engine, config: Config): Promise<string> {
+  const names = config.regions.map(r => r.name)
+  const hint = 'homeregion failover --from R --to R'
+  if (names.length !== 2) throw usage(`--from is not given, and the configuration has ${names.length} regions: ${names.join(', ')}`, hint)
+  const { darkAfterMs, callTimeoutMs } = config.policy
+  const looks = await Promise.all(names.map(async name => await lookAtRegion(engine, name, darkAfterMs, callTimeoutMs)))
+  const dark = looks.filter(look => look.contact === null)
+  const [only] = dark
+  if (dark.length === 1 && only !== undefined) return only.region
+  const what = dark.length === 0 ? `no region is dark: both were reached within ${formatMs(darkAfterMs)}` : 'both regions are dark'
+  throw usage(`--from is not given, and ${what}`, hint)
+}
+
+const PAGE = 10_000
+
+/** The keys asked for, or all that are at home in the source, ordered by key. */
+export async function recordsOf(controlPlane: ControlPlane, source: string, asked: readonly string[]): Promise<readonly OwnershipRecord[]> {
+  if (asked.length === 0) return await atHome(controlPlane, source)
+  const keys = asked.map(parseKey)
+  const twice = keys.find((key, i) => keys.indexOf(key) !== i)
+  if (twice !== undefined) throw usage(`${showKey(twice)} is given twice`, 'homeregion failover --help')
+  const records = await controlPlane.ownership(keys)
+  const known = new Map(records.map(r => [r.key, r]))
+  const problems = keys.flatMap(key => {
+    const record = known.get(key)
+    if (record === undefined) return [`${showKey(key)} is not registered`]
+    return record.homeRegion === source ? [] : [`${showKey(key)} is at home in ${record.homeRegion}, not in ${source}`]
+  })
+  if (problems.length > 0)
+    throw new HomeregionError('unknown-key', {
+      fact: `${problems.slice(0, 5).join('; ')}${problems.length > 5 ? `; +${problems.length - 5} more` : ''}`,
+      state: 'Nothing was changed.',
+      next: `homeregion key list --home ${source}`,
+    })
+  return records
+}
+
+async function atHome(controlPlane: ControlPlane, source: string): Promise<readonly OwnershipRecord[]> {
+  const all: OwnershipRecord[] = []
+  for (;;) {
+    const last = all.at(-1)
+    const page = await controlPlane.listOwnership({ homeRegion: source, limit: PAGE, ...(last === undefined ? {} : { after: last.key }) })
+    all.push(...page)
+    if (page.length < PAGE) return all
+  }
+}
+
+export function usage(fact: string, next: string): HomeregionError {
+  return new HomeregionError('usage', { fact, state: 'Nothing was changed.', next })
+}
+
+function unknownRegion(name: string, names: readonly string[]): HomeregionError {
+  return new HomeregionError('unknown-region', {
+    fact: `there is no region ${showKey(name)}; ${suggestion(name, names)}`,
+    state: 'Nothing was changed.',
+    next: 'homeregion config show',
+  })
+}

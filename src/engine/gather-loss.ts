@@ -1,0 +1,37 @@
+import type { Config } from '../domain/config.ts'
+import { estimateLoss, type LossEstimate, type Sight } from '../domain/loss.ts'
+import type { Engine } from './context.ts'
+
+export type LossQuestion = {
+  readonly source: string
+  readonly target: string
+  readonly keys: readonly { readonly key: string; readonly epoch: number }[]
+  readonly loss: Config['policy']['loss']
+  readonly sights: readonly Sight[]
+  /** Negative: the fence from outside that is meant will hold so much later, and the source may write until then. */
+  readonly stoppedAgeMs: number | null
+  /** How long a target or a Kafka may take; what it does not answer in that time is not known. */
+  readonly patienceMs: number
+}
+
+/** Reads what the estimate stands on, side by side, each for all keys at once. What cannot be asked is unknown, and never none. */
+export async function gatherLoss(engine: Engine, question: LossQuestion): Promise<LossEstimate> {
+  const { source, target, keys, patienceMs } = question
+  const inTime = async <T>(call: Promise<T>, otherwise: T): Promise<T> => {
+    const enough = new AbortController()
+    const late = engine.clock.sleep(patienceMs, enough.signal).then(() => otherwise)
+    try {
+      return await Promise.race([call.catch(() => otherwise), late])
+    } finally {
+      enough.abort()
+    }
+  }
+  const kafkaAnswers = question.sights.some(s => s.what === 'kafka' && s.lastContactAgeMs === 0)
+  const [observations, lastApplied, recoverable] = await Promise.all([
+    engine.controlPlane.observations(),
+    inTime(engine.region(target).lastApplied(keys.map(k => k.key)), new Map()),
+    kafkaAnswers ? inTime(engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), new Map()) : new Map<string, number>(),
+  ])
+  const { loss, sights, stoppedAgeMs } = question
+  return estimateLoss({ source, target, keys, loss, sights, stoppedAgeMs, observations, lastApplied, recoverable })
+}
