@@ -1,11 +1,17 @@
 import { isHomeregionError } from '../domain/errors.ts'
 import { boundaryProblems } from '../engine/checks/regions.ts'
 import type { CliContext, World } from './context.ts'
+import { leaseFindings } from './doctor-leases.ts'
 import { reconcile } from './fence/tell.ts'
 import { printable } from './render/error.ts'
 import { mark } from './render/progress.ts'
 
-type Finding = { readonly place: string; readonly check: string; readonly verdict: 'pass' | 'fail' | 'unknown'; readonly detail: string }
+export type Finding = {
+  readonly place: string
+  readonly check: string
+  readonly verdict: 'pass' | 'fail' | 'unknown'
+  readonly detail: string
+}
 
 /** Looks at everything side by side and changes nothing. Exit 3 when something is wrong, 69 when nothing answered. */
 export async function doctor(context: CliContext): Promise<void> {
@@ -16,6 +22,7 @@ export async function doctor(context: CliContext): Promise<void> {
   const places = [
     controlPlaneFindings(world),
     fenceLogFindings(world),
+    leaseFindings(context, config, world),
     ...config.regions.flatMap(r => [databaseFindings(world, r.name), kafkaFindings(world, r.name)]),
   ]
   const findings = (await Promise.all(places)).flat()

@@ -2,7 +2,7 @@ import { HomeregionError } from '../domain/errors.ts'
 import { parseKey, showKey } from '../domain/key.ts'
 import type { CliContext } from './context.ts'
 import { reconcile } from './fence/tell.ts'
-import { type Status, statusJson, statusPaste, statusText } from './render/status.ts'
+import { leaseIsMissing, type RegionLease, type Status, statusJson, statusPaste, statusText } from './render/status.ts'
 
 const NOT_ACTIVE_LIMIT = 200
 const MOVING = ['DRAINING', 'FENCED', 'CATCH_UP'] as const
@@ -21,7 +21,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
   // What an emergency left on this machine belongs to the picture.
   await reconcile(context, world)
   const asOf = new Date().toISOString()
-  const [counts, openRuns, keys, history, told] = await Promise.all([
+  const [counts, openRuns, keys, history, told, leaseStates, observations] = await Promise.all([
     controlPlane.countOwnership(),
     controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
     asked.length > 0
@@ -29,13 +29,28 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
       : Promise.all(MOVING.map(state => controlPlane.listOwnership({ state, limit: NOT_ACTIVE_LIMIT }))).then(lists => lists.flat()),
     Promise.all(asked.map(key => controlPlane.history(key))).then(lists => lists.flat()),
     controlPlane.fencesTold(),
+    controlPlane.leaseStates(),
+    controlPlane.observations(),
   ])
   const missing = asked.filter(key => !keys.some(r => r.key === key))
   if (missing.length > 0)
     throw new HomeregionError('unknown-key', { fact: `not registered: ${missing.map(showKey).join(', ')}`, next: 'homeregion key list' })
   const runs = asked.length > 0 ? openRuns.filter(run => run.moves.some(m => asked.includes(m.key))) : openRuns
   const fences = told.filter(fence => fence.event !== 'lifted' && fence.event !== 'rotated')
+  const leases = config.regions.flatMap((region): readonly RegionLease[] => {
+    if (region.lease === null) return []
+    const { name, lease } = region
+    return [{ region: name, onAgentOutage: lease.onAgentOutage, state: leaseStates.find(s => s.region === name) ?? null }]
+  })
+  const agents = [...new Set(observations.map(o => o.observer))].map(agent => ({
+    agent,
+    lastLookAgeMs: Math.min(...observations.filter(o => o.observer === agent).map(o => o.ageMs)),
+  }))
   // A fence that stands as it should needs nobody.
-  const degraded = runs.length > 0 || keys.some(k => k.state !== 'ACTIVE') || fences.some(fence => fence.event !== 'applied')
-  return { service: config.service, asOf, counts, keys, openRuns: runs, history, fences, degraded }
+  const degraded =
+    runs.length > 0 ||
+    keys.some(k => k.state !== 'ACTIVE') ||
+    fences.some(fence => fence.event !== 'applied') ||
+    leases.some(leaseIsMissing)
+  return { service: config.service, asOf, counts, keys, openRuns: runs, history, fences, leases, agents, degraded }
 }

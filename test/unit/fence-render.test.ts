@@ -23,7 +23,11 @@ function logged(event: FenceEvent, reason: string | null = CAUSE.reason): Logged
 }
 
 function status(fences: readonly LoggedFence[]): Status {
-  return { ...{ service: 'billing', asOf: 'now', counts: [], keys: [], openRuns: [], history: [] }, fences, degraded: false }
+  return {
+    ...{ service: 'billing', asOf: 'now', counts: [], keys: [], openRuns: [], history: [], leases: [], agents: [] },
+    fences,
+    degraded: false,
+  }
 }
 
 test('what failed is said with its state, and what is not proved is not called applied without a mark', () => {

@@ -4,6 +4,7 @@ import { FENCE_KINDS, type FenceKind } from '../../domain/fence.ts'
 import type { Connection, Row } from '../postgres/connection.ts'
 import type { BoundaryExpectation } from './boundary-sql.ts'
 import { guards } from './guards.ts'
+import { stoppingThere } from './lease-texts.ts'
 import { loginRole, relation } from './quoting.ts'
 import { guardProblems } from './region-facts.ts'
 import { sqlText } from './sql-file.ts'
@@ -29,6 +30,7 @@ export async function auditWriters(
     guardProblems(connection, expected),
     ...PARTS.map(async part => await connection.query('read', scope + sqlText(part), parameters)),
   ])
+  const prepared = stoppingThere(config, region).length === 0 ? [] : await preparedTransactions(connection)
   const admin = region.database.admin === null ? null : loginRole(region.database.admin)
   const writers = regionsThere(config, region).flatMap(r => r.database.writers.map(w => w.role))
   const guard = problems.map(
@@ -42,7 +44,23 @@ export async function auditWriters(
     }),
   )
   const found = parts.flatMap(p => p.rows).map(row => finding(row, writers, admin, covered))
-  return [...guard, ...found.filter(f => f !== null)].map(f => ({ ...f, accepted: f.accepted || isAccepted(f, region) }))
+  return [...guard, ...prepared, ...found.filter(f => f !== null)].map(f => ({ ...f, accepted: f.accepted || isAccepted(f, region) }))
+}
+
+/** A planned fence waits for them, so they stand in no planned move's way; a lease that is waited out from elsewhere cannot see them. */
+async function preparedTransactions(connection: Connection): Promise<readonly AuditFinding[]> {
+  const { rows } = await connection.query('read', `select current_setting('max_prepared_transactions')::int as most`)
+  if (Number(rows[0]?.most) === 0) return []
+  return [
+    {
+      kind: 'prepared-transactions',
+      subject: 'max_prepared_transactions',
+      why: `is ${Number(rows[0]?.most)}: a transaction whose constraints were checked early can be prepared, and committed after the lease is over`,
+      closes: 'alter system set max_prepared_transactions = 0 (and restart)',
+      around: [],
+      accepted: false,
+    },
+  ]
 }
 
 /** Logins that the region's credentials fences hold; where none is configured, those that one would: the declared writers, and other regions' here. */

@@ -1,4 +1,5 @@
 import { formatMs } from '../../domain/duration.ts'
+import type { LeaseState } from '../../domain/failover.ts'
 import type { FenceEvent, LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
@@ -21,7 +22,37 @@ export type Status = {
   readonly history: readonly LogRow[]
   /** Fences of whole regions that stand or were left half-done, as far as the control plane was told. */
   readonly fences: readonly LoggedFence[]
+  /** Of each region whose configuration has one. */
+  readonly leases: readonly RegionLease[]
+  /** Who looked at the regions last, and how long ago by the control plane's clock. */
+  readonly agents: readonly { readonly agent: string; readonly lastLookAgeMs: number }[]
   readonly degraded: boolean
+}
+
+/** `state` null: never granted. */
+export type RegionLease = { readonly region: string; readonly onAgentOutage: 'stop' | 'keep'; readonly state: LeaseState | null }
+
+/** Somebody has to look at it: nothing withholds it, and yet it is over. */
+export function leaseIsMissing({ state }: RegionLease): boolean {
+  return state === null || (state.withheldBy === null && state.leftMs - state.marginMs <= 0)
+}
+
+function leaseLine(lease: RegionLease): string {
+  const { region, state } = lease
+  const end = lease.onAgentOutage === 'stop' ? 'its boundary refuses writes' : 'it writes on, and its lease proves nothing'
+  if (state === null || state.generation === 0) return `lease of ${region}: never granted, ${end} (homeregion agent)`
+  const left = state.leftMs > 0 ? `over in ${formatMs(state.leftMs)} for certain, margin included` : `over, margin included`
+  const withheld = state.withheldBy === null ? '' : `, withheld by run ${state.withheldBy}`
+  const missing = leaseIsMissing(lease) ? `: NOT RENEWED, ${end}` : ''
+  return `lease of ${region}: ${left}${withheld}${missing} (grant ${state.generation})`
+}
+
+function agentLines(status: Status): readonly string[] {
+  return status.agents.length === 0 ? ['no agent has ever looked'] : status.agents.map(agentLine)
+}
+
+function agentLine({ agent, lastLookAgeMs }: Status['agents'][number]): string {
+  return `${agent}: last look ${formatMs(lastLookAgeMs)} ago`
 }
 
 const HISTORY_SHOWN = 12
@@ -33,6 +64,7 @@ export function statusText(status: Status, printer: Printer): string {
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
     ...status.openRuns.flatMap(run => ['', ...runLines(run)]),
     ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
+    ...(status.leases.length === 0 ? [] : ['', ...[...status.leases.map(leaseLine), ...agentLines(status)].map(printable)]),
     ...(status.keys.length === 0
       ? []
       : ['', renderTable(['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'], status.keys.map(keyRow))]),
@@ -77,6 +109,7 @@ export function statusPaste(status: Status): string {
     `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
     ...status.openRuns.flatMap(runLines),
     ...worstFence(status.fences).map(fenceLine),
+    ...status.leases.map(leaseLine),
     ...status.keys.map(
       r =>
         `${showKey(r.key)} ${r.state}${r.state === 'ACTIVE' ? '' : ' NOBODY CAN WRITE'} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
