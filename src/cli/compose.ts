@@ -99,8 +99,8 @@ function installersOf(config: Config, secrets: Secrets, regions: readonly Region
   const controlPlane: Installer = {
     place: 'control plane',
     install: async dryRun => {
-      const { statements, fromVersion, version } = await installControlPlane({ config, secrets, dryRun })
-      return fromVersion === version ? [] : statements.map(s => `-- ${s.why}\n${s.sql};`)
+      const { statements, stands } = await installControlPlane({ config, secrets, dryRun })
+      return stands ? [] : statements.map(s => `-- ${s.why}\n${s.sql};`)
     },
   }
   const boundaries = regions.map(region => ({

@@ -13,6 +13,8 @@ export type ControlPlaneInstallation = ControlPlanePlan & {
   /** 0 when nothing was installed. */
   readonly fromVersion: number
   readonly applied: boolean
+  /** The settings were as configured: at the same version there is nothing to do. */
+  readonly stands: boolean
 }
 
 // Fixed and arbitrary: two `init` at once take turns. Stores without advisory locks still have the primary key of schema_version.
@@ -53,7 +55,8 @@ export async function installControlPlane(options: {
 async function install(connection: Connection, config: Config, dryRun: boolean): Promise<ControlPlaneInstallation> {
   const fromVersion = await installedVersion(connection, config)
   const plan = renderControlPlane(config, fromVersion)
-  if (dryRun) return { ...plan, fromVersion, applied: false }
+  const stands = fromVersion === plan.version && (await settingsStand(connection, config))
+  if (dryRun) return { ...plan, fromVersion, applied: false, stands }
   try {
     // If the process dies before the commit arrives nothing was installed; after it, everything was.
     await connection.transaction('write', [
@@ -66,7 +69,28 @@ async function install(connection: Connection, config: Config, dryRun: boolean):
     if (taken && (await installedVersion(connection, config)) > fromVersion) return await install(connection, config, dryRun)
     throw error
   }
-  return { ...plan, fromVersion, applied: true }
+  return { ...plan, fromVersion, applied: true, stands }
+}
+
+/** Who approves and what an activation needs follow the configuration, also where the schema is the newest already. */
+async function settingsStand(connection: Connection, config: Config): Promise<boolean> {
+  const { approvals, needs } = settingValues(config)
+  const found = await connection.query(
+    'read',
+    `select exists (select 1 from homeregion_control.approval_policy where in_force and (approvers, needed, above_keys) = (${approvals}))
+    and exists (select 1 from homeregion_control.interlock_policy
+      where in_force and (needs_barrier, needs_versions, needs_idempotency) = (${needs})) as stand`,
+  )
+  return found.rows[0]?.stand === true
+}
+
+function settingValues(config: Config): { readonly approvals: string; readonly needs: string } {
+  const { required } = interlockPolicy(config)
+  const { approvers, needed, aboveKeys } = config.policy.approvals
+  return {
+    approvals: `${pg.escapeLiteral(JSON.stringify(approvers))}::jsonb, ${Number(needed)}, ${Number(aboveKeys)}`,
+    needs: (['barrier-applied', 'versions-equal', 'idempotency-carried'] as const).map(check => required.includes(check)).join(', '),
+  }
 }
 
 async function installedVersion(connection: Connection, config: Config): Promise<number> {
@@ -135,10 +159,7 @@ function roleMissing(error: unknown, config: Config): HomeregionError | null {
 
 /** Whose control plane it is, and which proofs an activation needs: repeated at each init, so that they follow the configuration. */
 function settings(config: Config): readonly RenderedStatement[] {
-  const { required } = interlockPolicy(config)
-  const { approvers, needed, aboveKeys } = config.policy.approvals
-  const approvals = `${pg.escapeLiteral(JSON.stringify(approvers))}::jsonb, ${Number(needed)}, ${Number(aboveKeys)}`
-  const needs = (['barrier-applied', 'versions-equal', 'idempotency-carried'] as const).map(check => required.includes(check)).join(', ')
+  const { approvals, needs } = settingValues(config)
   return [
     {
       sql: `insert into homeregion_control.installation (service, topology)
