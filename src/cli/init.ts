@@ -1,5 +1,5 @@
 import { HomeregionError } from '../domain/errors.ts'
-import type { CliContext, Installer } from './context.ts'
+import type { CliContext, Installer, World } from './context.ts'
 import { isInteractive } from './operator.ts'
 
 export type InitFlags = { readonly dryRun?: boolean; readonly yes?: boolean; readonly region?: readonly string[] }
@@ -12,6 +12,11 @@ export async function init(context: CliContext, flags: InitFlags): Promise<void>
   const looked = await Promise.all(installers.map(async installer => ({ installer, statements: await installer.install(true) })))
   const todo = looked.filter(l => l.statements.length > 0)
   if (format === 'text') for (const l of looked) context.out.line(described(l.installer, l.statements, flags.dryRun === true))
+  // Before the question: what comes of it has to be known to whoever answers.
+  for (const region of await withoutLease(context, world))
+    context.err.line(
+      `note: ${region} stops at its lease's end and has none now: it refuses every write (HR004) until \`homeregion agent\` grants one`,
+    )
   if (flags.dryRun !== true && todo.length > 0) {
     await agree(
       context,
@@ -41,6 +46,24 @@ export async function init(context: CliContext, flags: InitFlags): Promise<void>
       ),
     )
   else if (flags.dryRun === true) context.out.line('Nothing was changed.')
+}
+
+async function withoutLease(context: CliContext, world: World): Promise<readonly string[]> {
+  const { config } = await context.settings()
+  const stopping = config.regions.filter(r => r.lease?.onAgentOutage === 'stop')
+  const looked = await Promise.all(
+    stopping.map(async ({ name }) => {
+      const lease = await world
+        .region(name)
+        .facts()
+        .then(
+          facts => facts.lease,
+          () => null,
+        )
+      return lease !== null && lease.leftMs > 0 ? [] : [name]
+    }),
+  )
+  return looked.flat()
 }
 
 function described(installer: Installer, statements: readonly string[], whole: boolean): string {
