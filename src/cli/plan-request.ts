@@ -13,6 +13,8 @@ export type PlanFlags = { readonly to: string; readonly keysFile?: string; reado
 /** Reads what the request names and computes the plan. Nothing is changed. */
 export async function requestPlan(context: CliContext, keys: readonly string[], flags: PlanFlags): Promise<Plan> {
   const pinned = loadRunbook(flags.runbook, context.cwd)
+  if (pinned.runbook.intent === 'failover')
+    throw usage(`runbook ${pinned.runbook.name} may lose writes; a transfer never does`, 'homeregion failover --force --runbook …')
   const { config } = await context.settings()
   if (keys.length === 0 && flags.keysFile === undefined)
     throw usage('no key given', 'homeregion transfer KEY --to REGION   or   --keys-file FILE')

@@ -1,7 +1,9 @@
 import { HomeregionError } from '../domain/errors.ts'
 import { parseKey, showKey } from '../domain/key.ts'
+import type { ControlPlane } from '../domain/ports.ts'
 import type { CliContext } from './context.ts'
 import { reconcile } from './fence/tell.ts'
+import type { ForcedStatus } from './render/failover.ts'
 import { leaseIsMissing, type RegionLease, type Status, statusJson, statusPaste, statusText } from './render/status.ts'
 
 const NOT_ACTIVE_LIMIT = 200
@@ -21,7 +23,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
   // What an emergency left on this machine belongs to the picture.
   await reconcile(context, world)
   const asOf = new Date().toISOString()
-  const [counts, openRuns, keys, history, told, leaseStates, observations] = await Promise.all([
+  const [counts, openRuns, keys, history, told, leaseStates, observations, exiles] = await Promise.all([
     controlPlane.countOwnership(),
     controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
     asked.length > 0
@@ -31,6 +33,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     controlPlane.fencesTold(),
     controlPlane.leaseStates(),
     controlPlane.observations(),
+    forcedStatus(controlPlane),
   ])
   const missing = asked.filter(key => !keys.some(r => r.key === key))
   if (missing.length > 0)
@@ -46,11 +49,28 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     agent,
     lastLookAgeMs: Math.min(...observations.filter(o => o.observer === agent).map(o => o.ageMs)),
   }))
+  const waiting = runs.filter(run => run.intent === 'failover')
+  const approvals = (await Promise.all(waiting.map(run => controlPlane.approvals(run.id)))).flat()
   // A fence that stands as it should needs nobody.
   const degraded =
     runs.length > 0 ||
     keys.some(k => k.state !== 'ACTIVE') ||
     fences.some(fence => fence.event !== 'applied') ||
-    leases.some(leaseIsMissing)
-  return { service: config.service, asOf, counts, keys, openRuns: runs, history, fences, leases, agents, degraded }
+    leases.some(leaseIsMissing) ||
+    exiles.length > 0
+  return { service: config.service, asOf, counts, keys, openRuns: runs, history, fences, leases, agents, exiles, approvals, degraded }
+}
+
+/** Regions that are not back. Those that are have their place in `run show`. */
+async function forcedStatus(controlPlane: ControlPlane): Promise<readonly ForcedStatus[]> {
+  const open = (await controlPlane.exiles()).filter(exile => exile.endedAt === null)
+  return await Promise.all(
+    open.map(async exile => {
+      const failovers = (await controlPlane.forcedFailovers({ source: exile.region, limit: 20 })).filter(f =>
+        exile.runIds.includes(f.runId),
+      )
+      const approvals = (await Promise.all(failovers.map(f => controlPlane.approvals(f.runId)))).flat()
+      return { exile, failovers, approvals }
+    }),
+  )
 }

@@ -176,7 +176,12 @@ export function acknowledgementProblem(ack: Acknowledgement, estimate: LossEstim
   const { ms } = estimate.totals.unknown
   if (ms === null) return 'nobody knows how much may be lost; only "any" covers that'
   // Not `ms > bound`: a bound that is no number covers nothing.
-  return ms <= bound ? null : `up to ${formatMs(ms)} may be lost, the acknowledgement covers ${formatMs(bound)}`
+  return ms <= bound ? null : `up to ${showBound(ms)} may be lost, the acknowledgement covers ${showBound(bound)}`
+}
+
+/** A bound as it is compared and typed: in seconds, and never shown smaller than it is. */
+export function showBound(ms: number): string {
+  return `${(Math.ceil(ms / 100) / 10).toFixed(1)} s`
 }
 
 export function acknowledges(ack: Acknowledgement, estimate: LossEstimate): boolean {

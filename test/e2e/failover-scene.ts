@@ -46,6 +46,10 @@ export interface FailoverScene {
   /** A real write of the service's login at region-b, rolled back: its SQLSTATE, null when it was admitted. */
   writeAt(region: SandboxRegion, key: string): Promise<string | null>
   openRuns(): Promise<readonly string[]>
+  /** The file that stands for region-a's external fence: it is there while the fence is applied. */
+  readonly fenceFile: string
+  /** As the administrator of region-b's database. */
+  adminOfTarget(sql: string): Promise<void>
 }
 
 export const POLICY: Policy = {
@@ -80,6 +84,13 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
     rig = await startRig({ services: options.services ?? false })
     const written = parse(readFileSync(rig.config, 'utf8')) as Written
     written.policy = POLICY
+    const file = join(dir, 'fence-of-region-a')
+    written.regions['region-a']?.fences.push({
+      ...{ kind: 'exec', name: 'uplink', apply: ['touch', file], lift: ['rm', '-f', file], verify: ['test', '-f', file], timeout: '5s' },
+    })
+    // Nobody grants it but the test, which is about what a failover does with it.
+    if (written.regions['region-a'] !== undefined)
+      written.regions['region-a'].lease = { duration: '3s', margin: '1s', onAgentOutage: 'stop' }
     options.change?.(written, dir)
     config = write('homeregion', written)
     const secret = join(dir, 'approver')
@@ -136,6 +147,7 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
     observe: async (look = {}) => {
       const { ageMs = 5_000, observer = 'agent-b', ...rest } = look
       await there(control).query('delete from homeregion_control.region_observation')
+      await there(control).query('delete from homeregion_control.region_sight')
       await there(store).recordObservation({
         ...{ observer, takenAgoMs: ageMs, contacts: [{ region: 'region-a', what: 'database', reached: true }] },
         observations: [
@@ -182,6 +194,8 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
         await client.query('rollback')
       }
     },
+    fenceFile: join(dir, 'fence-of-region-a'),
+    adminOfTarget: async sql => void (await (await at('region-b', 'postgres')).query(sql)),
     openRuns: async () => (await there(store).runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 })).map(r => r.id),
   }
   return scene

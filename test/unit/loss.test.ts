@@ -128,7 +128,7 @@ describe('an acknowledgement', () => {
       expect(acknowledges({ kind: 'typed', boundMs }, known)).toBe(false)
     }
     expect(acknowledgementProblem({ kind: 'bound', boundMs: 1_000 }, known)).toBe(
-      'up to 1 min 30 s may be lost, the acknowledgement covers 1.0 s',
+      'up to 90.4 s may be lost, the acknowledgement covers 1.0 s',
     )
   })
 

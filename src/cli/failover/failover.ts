@@ -70,13 +70,18 @@ async function graceful(context: CliContext, keys: readonly string[], flags: Fai
   if (flags.from === undefined && flags.to === undefined)
     throw usage('which region is left is not said', 'homeregion failover --from R --to R')
   const { source, target } = await pairOf(quietEngine(context, world), config, flags)
-  const records = await recordsOf(world.controlPlane, source, keys)
+  const records = await recordsOf(world.controlPlane, source, keys, flags.keysFile)
   if (records.length === 0) return context.out.line(`Nothing to do: no key is at home in ${source}.`)
   await transfer(
     context,
     records.map(r => r.key),
-    { ...flags, to: target, runbook: flags.runbook ?? 'transfer', ...reasonFlag(flags) },
+    { ...withoutFile(flags), to: target, runbook: flags.runbook ?? 'transfer', ...reasonFlag(flags) },
   )
+}
+
+/** Its keys are named by now. */
+function withoutFile({ keysFile: _read, ...flags }: FailoverFlags): Omit<FailoverFlags, 'keysFile'> {
+  return flags
 }
 
 function reasonFlag(flags: FailoverFlags): { readonly reason?: string } {

@@ -9,6 +9,7 @@ export type ForcedFlags = {
   readonly fence?: FenceWord
   readonly attest?: string
   readonly runbook?: string
+  readonly keysFile?: string
   /** `true`: without a bound, which is then typed at the terminal. */
   readonly rpoAck?: string | true
 }
@@ -27,6 +28,7 @@ export function forcedOptions(command: Command): Command {
       ]),
     )
     .option('--attest <text>', 'your word, and its reason, that the source can no longer write; a second person has to agree')
+    .option('--keys-file <file>', 'keys from a file, one a line')
     .option('--runbook <name|file>', 'the runbook to follow (default: failover with --force, else transfer)')
 }
 

@@ -47,7 +47,10 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
         state: 'Nothing was changed.',
         next: 'homeregion runbook show failover',
       })
-    const [records, leases] = await Promise.all([recordsOf(world.controlPlane, source, keys), world.controlPlane.leaseStates()])
+    const [records, leases] = await Promise.all([
+      recordsOf(world.controlPlane, source, keys, flags.keysFile),
+      world.controlPlane.leaseStates(),
+    ])
     const lease = leases.find(l => l.region === source)
     const asked = flags.fence ?? (flags.attest === undefined ? null : 'attest')
     const fence = chooseFence(settings, lease, asked, source)
@@ -59,7 +62,12 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
       moving.length === 0
         ? null
         : computePlan({ pinned, keys: moving.map(r => r.key), target, records: moving, config, atHome: new Map(), outsideFence: fence })
-    const command = ['homeregion failover', ...keys, `--from ${source} --to ${target} --force`].join(' ')
+    const command = [
+      'homeregion failover',
+      ...keys,
+      ...(flags.keysFile === undefined ? [] : [`--keys-file ${flags.keysFile}`]),
+      `--from ${source} --to ${target} --force`,
+    ].join(' ')
     return { pair, vantage, settings, fence, lease, attestation, estimate, plan, command }
   } catch (error) {
     throw isHomeregionError(error, 'control-plane-unreachable') ? withoutControlPlane(error, flags.from) : error

@@ -1,3 +1,4 @@
+import { readKeysFile } from '../../adapters/files/keys-file.ts'
 import type { Config } from '../../domain/config.ts'
 import { suggestion } from '../../domain/did-you-mean.ts'
 import { formatMs } from '../../domain/duration.ts'
@@ -46,8 +47,36 @@ async function theDarkOne(engine: Engine, config: Config): Promise<string> {
 
 const PAGE = 10_000
 
+/** One report with every problem and its line, before anything moves. */
+async function ofFile(
+  controlPlane: ControlPlane,
+  source: string,
+  typed: readonly string[],
+  file: string,
+): Promise<readonly OwnershipRecord[]> {
+  if (typed.length > 0) throw usage('keys are given both on the command line and by --keys-file', 'homeregion failover --keys-file FILE')
+  const records: OwnershipRecord[] = []
+  const why = (key: string, record: OwnershipRecord | undefined): [string, string][] => {
+    if (record === undefined) return [[key, 'is not registered']]
+    return record.homeRegion === source ? [] : [[key, `is at home in ${record.homeRegion}, not in ${source}`]]
+  }
+  const judge = async (read: readonly string[]) => {
+    for (let i = 0; i < read.length; i += PAGE) records.push(...(await controlPlane.ownership(read.slice(i, i + PAGE))))
+    const known = new Map(records.map(r => [r.key, r]))
+    return new Map(read.flatMap(key => why(key, known.get(key))))
+  }
+  await readKeysFile(file, { judge })
+  return records
+}
+
 /** The keys asked for, or all that are at home in the source, ordered by key. */
-export async function recordsOf(controlPlane: ControlPlane, source: string, asked: readonly string[]): Promise<readonly OwnershipRecord[]> {
+export async function recordsOf(
+  controlPlane: ControlPlane,
+  source: string,
+  asked: readonly string[],
+  keysFile?: string,
+): Promise<readonly OwnershipRecord[]> {
+  if (keysFile !== undefined) return await ofFile(controlPlane, source, asked, keysFile)
   if (asked.length === 0) return await atHome(controlPlane, source)
   const keys = asked.map(parseKey)
   const twice = keys.find((key, i) => keys.indexOf(key) !== i)

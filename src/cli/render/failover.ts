@@ -1,6 +1,7 @@
 import { formatMs } from '../../domain/duration.ts'
+import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
-import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight } from '../../domain/loss.ts'
+import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
 import { describeFence } from '../../engine/outside-fence.ts'
 import { boundToType } from '../failover/acknowledge.ts'
 import type { Prepared } from '../failover/prepare.ts'
@@ -48,8 +49,8 @@ function knownText({ totals, source }: LossEstimate): string {
 function unknownText({ totals, source, stoppedAgeMs }: LossEstimate): string {
   const { ms, writes } = totals.unknown
   if (ms === null) return `nobody can say how much ${source} committed that nobody else has; only "any" covers that`
-  const wait = stoppedAgeMs !== null && stoppedAgeMs < 0 ? `, with the ${formatMs(-stoppedAgeMs)} until it is fenced` : ''
-  return `up to ${formatMs(ms)} of writes${wait}; at most ${writes ?? 'an unknown number of'} writes: these will be LOST or come back late`
+  const wait = stoppedAgeMs !== null && stoppedAgeMs < 0 ? `, with the ${showBound(-stoppedAgeMs)} until it is fenced` : ''
+  return `up to ${showBound(ms)} of writes${wait}; at most ${writes ?? 'an unknown number of'} writes: these will be LOST or come back late`
 }
 
 function observationText({ observation, target }: LossEstimate): string {
@@ -57,7 +58,7 @@ function observationText({ observation, target }: LossEstimate): string {
   const { observer, ageMs, unpublished, oldestUnpublishedMs, notApplied, highestPerSecond } = observation
   const applied = notApplied[target]
   return [
-    `a look of ${observer}, ${formatMs(ageMs)} old`,
+    `a look of ${observer}, ${showBound(ageMs)} old`,
     `${unpublished} not published${oldestUnpublishedMs === null ? '' : ` (oldest ${formatMs(oldestUnpublishedMs)})`}`,
     applied === undefined
       ? `not looked at ${target}`
@@ -75,7 +76,7 @@ function keyLines({ keys }: LossEstimate): readonly string[] {
       String(k.epoch),
       k.lastApplied === null ? 'nothing applied, or not asked' : `version ${k.lastApplied.version}, ${formatMs(k.lastApplied.ageMs)} ago`,
       String(k.recoverable),
-      k.unknown.ms === null ? 'unknown' : `up to ${formatMs(k.unknown.ms)}`,
+      k.unknown.ms === null ? 'unknown' : `up to ${showBound(k.unknown.ms)}`,
     ])
   return [
     renderTable(['key', 'epoch', 'last applied at the target', 'recoverable', 'not known'], rows),
@@ -110,3 +111,30 @@ export function preparedJson({ pair, vantage, estimate, fence, plan, command }: 
     ...{ sights: vantage.sights, observation, stoppedAgeMs, totals, blocked, keys, estimateSha256: sha256 },
   }
 }
+
+/** Forced failovers whose source is not back, for status: on what they stood, who agreed, and what is still owed. */
+export function exileLines({ exile, failovers, approvals }: ForcedStatus): readonly string[] {
+  const done = exile.done.length === 0 ? 'not fenced yet' : exile.done.join(', ')
+  return [
+    `EXILE ${exile.region} since ${exile.since}: reconcile pending (${done}; ${exile.undecided} undecided)`,
+    ...failovers.flatMap(f => {
+      const { kind, boundMs, by } = f.acknowledgement
+      return [
+        `  forced by run ${f.runId} at ${f.at} by ${f.by}: ${f.keys.length} keys ${f.source} -> ${f.target}`,
+        `    fence ${f.fence}: ${f.fenceObserved}`,
+        `    acknowledged ${boundMs === 'any' ? 'any loss' : `up to ${showBound(boundMs)}`} (${kind}) by ${by}`,
+        ...approvalLines(approvals.filter(a => a.runId === f.runId)),
+      ]
+    }),
+    `  next: homeregion rejoin ${exile.region}   (when it is back)`,
+  ]
+}
+
+export function approvalLines(approvals: readonly Approval[]): readonly string[] {
+  return approvals.map(
+    a => `    ${a.breakGlass ? 'BROKE THE GLASS' : a.verdict}: ${a.approver} at ${a.at}${a.reason === '' ? '' : `: ${a.reason}`}`,
+  )
+}
+
+/** One exile, the failovers that led to it, and who spoke for or against them. */
+export type ForcedStatus = { readonly exile: Exile; readonly failovers: readonly ForcedFailover[]; readonly approvals: readonly Approval[] }

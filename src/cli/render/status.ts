@@ -1,5 +1,5 @@
 import { formatMs } from '../../domain/duration.ts'
-import type { LeaseState } from '../../domain/failover.ts'
+import type { Approval, LeaseState } from '../../domain/failover.ts'
 import type { FenceEvent, LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
@@ -7,6 +7,7 @@ import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { LogRow } from '../../domain/ports.ts'
 import type { Printer } from '../context.ts'
 import { printable } from './error.ts'
+import { approvalLines, exileLines, type ForcedStatus } from './failover.ts'
 import { fence, plain } from './paste.ts'
 import { renderTable } from './table.ts'
 
@@ -26,6 +27,10 @@ export type Status = {
   readonly leases: readonly RegionLease[]
   /** Who looked at the regions last, and how long ago by the control plane's clock. */
   readonly agents: readonly { readonly agent: string; readonly lastLookAgeMs: number }[]
+  /** Regions that were failed over and are not back. */
+  readonly exiles: readonly ForcedStatus[]
+  /** Said of open forced failovers. */
+  readonly approvals: readonly Approval[]
   readonly degraded: boolean
 }
 
@@ -62,7 +67,8 @@ export function statusText(status: Status, printer: Printer): string {
   const headline = status.degraded ? style.yellow('attention') : style.green('ok')
   return [
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
-    ...status.openRuns.flatMap(run => ['', ...runLines(run)]),
+    ...status.exiles.flatMap(forced => ['', ...exileLines(forced).map(printable)]),
+    ...status.openRuns.flatMap(run => ['', ...runLines(run), ...saidOf(run, status).map(printable)]),
     ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
     ...(status.leases.length === 0 ? [] : ['', ...[...status.leases.map(leaseLine), ...agentLines(status)].map(printable)]),
     ...(status.keys.length === 0
@@ -107,7 +113,8 @@ export function withoutText(run: Run): Omit<Run, 'runbookText'> {
 export function statusPaste(status: Status): string {
   const lines = [
     `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
-    ...status.openRuns.flatMap(runLines),
+    ...status.exiles.flatMap(exileLines),
+    ...status.openRuns.flatMap(run => [...runLines(run), ...saidOf(run, status)]),
     ...worstFence(status.fences).map(fenceLine),
     ...status.leases.map(leaseLine),
     ...status.keys.map(
@@ -129,6 +136,10 @@ function keyRow(record: OwnershipRecord): readonly string[] {
     record.changedAt,
     record.changedBy,
   ]
+}
+
+function saidOf(run: Run, { approvals }: Status): readonly string[] {
+  return approvalLines(approvals.filter(a => a.runId === run.id))
 }
 
 function runLines(run: Run): readonly string[] {

@@ -3,7 +3,7 @@ import { formatMs } from '../../domain/duration.ts'
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
-import { acknowledgementProblem, describeBlocked } from '../../domain/loss.ts'
+import { acknowledgementProblem, describeBlocked, showBound } from '../../domain/loss.ts'
 import type { PlannedMove } from '../../domain/plan.ts'
 import type { CheckHandler } from '../context.ts'
 import { type ForcedMove, patienceMs } from '../forced-move.ts'
@@ -52,8 +52,8 @@ async function lossAcknowledged(move: ForcedMove): Promise<Observation> {
     ...{ estimateSha256: estimate.sha256, kind: ack.kind, boundMs: bounded, fence: move.fence, recoverable },
     ...{ unknownMs: bound.ms, unknownWrites: bound.writes, forbidden: forbidden.length },
   }
-  const required = `at most ${typeof bounded === 'string' ? 'whatever it is' : formatMs(bounded)}, as acknowledged (${ack.kind})`
-  const upTo = `up to ${bound.ms === null ? 'nobody knows how much' : formatMs(bound.ms)}, ${bound.writes ?? '?'} writes; ${recoverable} recoverable`
+  const required = `at most ${typeof bounded === 'string' ? 'whatever it is' : showBound(bounded)}, as acknowledged (${ack.kind})`
+  const upTo = `up to ${bound.ms === null ? 'nobody knows how much' : showBound(bound.ms)}, ${bound.writes ?? '?'} writes; ${recoverable} recoverable`
   const observer = `agents' looks at ${source}, and ${target} database`
   return problem === null ? pass(observer, required, upTo, facts) : fail(observer, required, problem, facts)
 }

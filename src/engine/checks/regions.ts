@@ -73,6 +73,8 @@ export const targetCanWrite: CheckHandler = async (engine, subject) => {
     // The key would arrive where nobody may write: told now, before its write stop begins.
     if (facts.fencedSince !== null)
       problems.push(`${name} is fenced as a whole since ${facts.fencedSince} (${facts.fencedReason ?? 'no reason given'})`)
+    if (facts.writesNeedLease && (facts.lease?.leftMs ?? 0) <= 0)
+      problems.push(`${name} has no lease, and writes nothing without one (homeregion agent)`)
     if (facts.inRecovery || facts.readOnly) continue
     const key = subject.moves.find(m => m.target === name)?.key ?? ''
     for (const probe of await engine.region(name).probeWrites(key, null, 'read committed')) {
