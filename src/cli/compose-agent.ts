@@ -2,15 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { createControlPlane } from '../adapters/control-plane/control-plane-store.ts'
 import { newEntry } from '../adapters/files/fence-entry.ts'
-import { createHooks } from '../adapters/hooks/command-hooks.ts'
 import { createRegionPulse } from '../adapters/postgres-region/region-pulse.ts'
 import { systemClock } from '../adapters/system/clock.ts'
 import { createFaultPoint } from '../adapters/system/fault-point.ts'
-import { createSecrets } from '../adapters/system/secrets.ts'
 import { createMetrics } from '../agent/metrics.ts'
 import type { AgentLog, AgentParts } from '../agent/parts.ts'
 import type { Config, RegionConfig } from '../domain/config.ts'
 import type { RegionPulse } from '../domain/pulse.ts'
+import { composeHooks, composeSecrets } from './compose-children.ts'
 import type { World } from './context.ts'
 
 /** What an agent works with, beside the world that every verb has: sessions of its own for leases and looks. */
@@ -20,7 +19,7 @@ export function composeAgent(
   world: World,
   log: AgentLog,
 ): { readonly parts: AgentParts; readonly close: () => Promise<void> } {
-  const secrets = createSecrets(env)
+  const secrets = composeSecrets(config, env)
   const timed = (callTimeoutMs: number): Config => ({ ...config, policy: { ...config.policy, callTimeoutMs } })
   const leases = createControlPlane(timed(leaseTimeoutMs(config, config.regions)), secrets)
   const pulses = new Map<string, RegionPulse>(
@@ -40,7 +39,7 @@ export function composeAgent(
       stream: name => world.stream(name),
       fences: name => world.fences(name),
       newEntry: newEntry(hostname()),
-      hooks: createHooks(env),
+      hooks: composeHooks(config, env),
       clock: systemClock,
       fault: createFaultPoint(env['HOMEREGION_FAULT']),
       log,

@@ -1,7 +1,7 @@
 import { createAgentFacts } from '../adapters/control-plane/agent-facts.ts'
 import { createRegionPulse } from '../adapters/postgres-region/region-pulse.ts'
-import { createSecrets } from '../adapters/system/secrets.ts'
 import type { Config, RegionConfig } from '../domain/config.ts'
+import { composeSecrets } from './compose-children.ts'
 
 export type ClockReading = { readonly epochMs: number; readonly atMs: number; readonly roundTripMs: number }
 
@@ -20,7 +20,7 @@ export function composeLeaseFacts(
   env: Readonly<Record<string, string | undefined>>,
   regions: readonly RegionConfig[],
 ): LeaseFacts {
-  const secrets = createSecrets(env)
+  const secrets = composeSecrets(config, env)
   const facts = createAgentFacts(config, secrets)
   const pulses = regions.map(region => createRegionPulse(region, config, secrets, config.policy.callTimeoutMs))
   return {

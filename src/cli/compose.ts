@@ -4,19 +4,20 @@ import { createControlPlane } from '../adapters/control-plane/control-plane-stor
 import { installControlPlane } from '../adapters/control-plane/install.ts'
 import { createFenceJournal } from '../adapters/files/fence-journal.ts'
 import { stateFolder } from '../adapters/files/state-folder.ts'
-import { createHooks } from '../adapters/hooks/command-hooks.ts'
 import { createRegionStream } from '../adapters/kafka-region/kafka-stream.ts'
 import { installBoundary } from '../adapters/postgres-region/install.ts'
 import { createRegionDatabase } from '../adapters/postgres-region/region-database.ts'
+import { childEnvironments } from '../adapters/system/child-environment.ts'
 import { systemClock } from '../adapters/system/clock.ts'
 import { createFaultPoint } from '../adapters/system/fault-point.ts'
-import { createSecrets, type Secrets } from '../adapters/system/secrets.ts'
+import type { Secrets } from '../adapters/system/secrets.ts'
 import type { Config, RegionConfig } from '../domain/config.ts'
 import { HomeregionError } from '../domain/errors.ts'
 import type { Fence } from '../domain/fence.ts'
 import { showKey } from '../domain/key.ts'
 import { droppedChecks, interlockPolicy } from '../domain/planning.ts'
 import type { Engine, Operator } from '../engine/context.ts'
+import { composeHooks, composeSecrets } from './compose-children.ts'
 import { composeFences, composeRotations } from './compose-fences.ts'
 import type { Installer, World } from './context.ts'
 
@@ -27,7 +28,8 @@ type Env = Readonly<Record<string, string | undefined>>
 
 /** Wires the adapters of one configuration; the only file that knows them all. Nothing is connected before its first use. */
 export function compose(config: Config, env: Env): World {
-  const secrets = createSecrets(env)
+  const secrets = composeSecrets(config, env)
+  const hooks = composeHooks(config, env)
   const holder = { host: hostname(), pid: process.pid, user: userInfo().username }
   const controlPlane = createControlPlane(config, secrets)
   const named = (name: string) => {
@@ -43,7 +45,7 @@ export function compose(config: Config, env: Env): World {
   const stream = once(name => createRegionStream(named(name), config, secrets))
   const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane)
   const fault = createFaultPoint(env['HOMEREGION_FAULT'])
-  const parts = { config, secrets, env, journal: fenceJournal, hooks: createHooks(env), fault, holder }
+  const parts = { config, secrets, env: childEnvironments(env, config).secretStores, journal: fenceJournal, hooks, fault, holder }
   const fences = once(name => composeFences(named(name), parts))
   const rotating: Fence[] = []
   const engine = (operator: Operator): Engine => ({
@@ -51,7 +53,7 @@ export function compose(config: Config, env: Env): World {
     region: region.get,
     stream: stream.get,
     fences: fences.get,
-    hooks: createHooks(env),
+    hooks,
     clock: systemClock,
     fault,
     policy: {

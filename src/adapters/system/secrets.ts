@@ -19,12 +19,13 @@ export const SECRET_LIMITS: SecretLimits = { timeoutMs: 5_000, sizeBytes: 65_536
 
 type Env = Readonly<Record<string, string | undefined>>
 
-export function createSecrets(env: Env, limits: SecretLimits = SECRET_LIMITS): Secrets {
+/** `commandEnv`: what a command that prints a secret gets of the environment. */
+export function createSecrets(env: Env, limits: SecretLimits = SECRET_LIMITS, commandEnv: Env = env): Secrets {
   const known = new Map<string, Promise<string>>()
   return {
     read: async reference => {
       const id = JSON.stringify(reference)
-      const reading = known.get(id) ?? obtain(reference, env, limits)
+      const reading = known.get(id) ?? obtain(reference, { env, commandEnv, limits })
       known.set(id, reading)
       try {
         return await reading
@@ -38,13 +39,15 @@ export function createSecrets(env: Env, limits: SecretLimits = SECRET_LIMITS): S
   }
 }
 
-async function obtain(reference: SecretReference, env: Env, limits: SecretLimits): Promise<string> {
+type Sources = { readonly env: Env; readonly commandEnv: Env; readonly limits: SecretLimits }
+
+async function obtain(reference: SecretReference, { env, commandEnv, limits }: Sources): Promise<string> {
   const secret =
     'env' in reference
       ? fromEnvironment(reference.env, env)
       : 'file' in reference
         ? await fromFile(reference.file, limits)
-        : await fromCommand(reference.command, env, limits)
+        : await fromCommand(reference.command, commandEnv, limits)
   remember(secret)
   return secret
 }
