@@ -151,9 +151,12 @@ function decided(probed: PromiseSettledResult<Rows>, rowNeeded: boolean): Omit<A
   return { outcome: passedTheGuard(probed.reason) ? 'admitted' : 'unknown', sqlstate: state, message }
 }
 
+// What a server with log_parameter_max_length_on_error adds to every error, outside of any trigger; a trigger's own lines stand before it.
+const PARAMETERS_ONLY = /^(?:unnamed portal|portal "[^"\n]*"|extended query) with parameters: [^\n]*$/
+
 /** A constraint of the table itself refused the empty row: those are looked at after the guard. Raised inside a trigger (`where`) they prove nothing. */
 function passedTheGuard(error: unknown): boolean {
-  if (!(error instanceof pg.DatabaseError) || error.where !== undefined) return false
+  if (!(error instanceof pg.DatabaseError) || (error.where !== undefined && !PARAMETERS_ONLY.test(error.where))) return false
   return error.code === '23502' || error.code === '23505' || (error.code === '23514' && error.constraint !== undefined)
 }
 
