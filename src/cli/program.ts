@@ -18,6 +18,7 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   failover: async () => await import('./commands/failover.ts'),
   approve: async () => await import('./commands/approve.ts'),
   reject: async () => await import('./commands/reject.ts'),
+  rejoin: async () => await import('./commands/rejoin.ts'),
   status: async () => await import('./commands/status.ts'),
   resume: async () => await import('./commands/resume.ts'),
   abort: async () => await import('./commands/abort.ts'),

@@ -145,7 +145,7 @@ export type RegionConfig = {
   readonly database: {
     /** Login with EXECUTE on the boundary's functions; used for everything but `init`. */
     readonly operator: DatabaseLogin
-    /** Login that owns the guarded tables or is superuser; used by `init` only. null: the operator is used. */
+    /** Login that owns the guarded tables or is superuser; used by `init`, and by `rejoin` to replace rows. null: the operator is used. */
     readonly admin: DatabaseLogin | null
     /** Login that may alter the writers' roles, revoke their grants and end their sessions; null: the admin's, else the operator's. */
     readonly fencer: DatabaseLogin | null

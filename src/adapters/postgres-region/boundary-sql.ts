@@ -20,7 +20,7 @@ import {
 export const BOUNDARY_VERSION = 3
 
 /** First half of every advisory lock of a key: the letters HRGR. */
-const LOCK_SPACE = 1_213_354_066
+export const LOCK_SPACE = 1_213_354_066
 /** Of a region: held by who makes one of its keys writable. */
 const OPENING_SPACE = LOCK_SPACE + 1
 /** Of a region: whether its fence stands does not change while it is held. */

@@ -1,0 +1,14 @@
+import { createRecovery } from '../adapters/postgres-region/recovery/recovery.ts'
+import { createFaultPoint } from '../adapters/system/fault-point.ts'
+import { createSecrets } from '../adapters/system/secrets.ts'
+import type { Config } from '../domain/config.ts'
+import type { FaultPoint } from '../domain/ports.ts'
+import type { Recovery } from '../domain/recovery.ts'
+
+/** What the way back needs beside the world that every verb has: sessions that compare and replace rows of the service. */
+export function composeRecovery(
+  config: Config,
+  env: Readonly<Record<string, string | undefined>>,
+): { readonly recovery: Recovery; readonly fault: FaultPoint } {
+  return { recovery: createRecovery(config, createSecrets(env)), fault: createFaultPoint(env['HOMEREGION_FAULT']) }
+}
