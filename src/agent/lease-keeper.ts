@@ -61,9 +61,18 @@ export function createLeaseKeeper(region: LeasedRegion, parts: AgentParts): Leas
     }
   }
 
+  /** Of a lease that this agent told nothing of yet, the control plane knows: another agent may have renewed it a moment ago. */
+  const leftForCertain = async (): Promise<number> => {
+    const told = leftMs()
+    if (told !== null) return told
+    const states = await leases.leaseStates().catch(() => null)
+    const state = states?.find(s => s.region === region.name)
+    return states === null ? durationMs : state === undefined ? 0 : state.leftMs - state.marginMs
+  }
+
   const judge = async (renewal: Renewal): Promise<void> => {
-    const left = leftMs() ?? 0
-    const late = renewal.outcome === 'failed' && left < durationMs / RENEWAL_SHARE
+    const left = renewal.outcome === 'failed' ? await leftForCertain() : durationMs
+    const late = left < durationMs / RENEWAL_SHARE
     metrics.set('homeregion_lease_at_risk', label, late ? 1 : 0)
     if (!late) {
       alarmed = null

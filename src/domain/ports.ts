@@ -109,6 +109,8 @@ export type RegionFacts = {
   readonly fencedReason: string | null
   /** The lease as the region knows it, left by the region's own clock; null: none was ever granted there. */
   readonly lease: { readonly generation: number; readonly leftMs: number } | null
+  /** The boundary refuses writes once the lease is over, and before the first grant. */
+  readonly writesNeedLease: boolean
   /** Above 0 a transaction can be prepared, and committed after everything that was checked. */
   readonly maxPreparedTransactions: number
 }

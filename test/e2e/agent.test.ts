@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { SandboxRegion } from '../../sandbox/layout.ts'
@@ -7,7 +7,7 @@ import type { CliRun } from '../rig/cli.ts'
 import { configCopy } from './config-copy.ts'
 import { useScene } from './scene.ts'
 
-const LEASE_MS = 6000
+const LEASE_MS = 9000
 const KEYS = ['outage', 'stopped', 'late', 'moving', 'kept']
 
 /** Region-a stops at its lease's end, region-b goes on. */
@@ -46,7 +46,7 @@ describe('agents on the rig', () => {
   beforeAll(async () => {
     config = configCopy(scene, copy => {
       for (const [name, region] of Object.entries(copy.regions))
-        Object.assign(region, { lease: { duration: '6s', margin: '1s', onAgentOutage: name === 'region-a' ? 'stop' : 'keep' } })
+        Object.assign(region, { lease: { duration: '9s', margin: '1s', onAgentOutage: name === 'region-a' ? 'stop' : 'keep' } })
       Object.assign(copy, {
         agent: { observeEvery: '500ms' },
         alarm: { command: ['sh', '-c', `echo "$HOMEREGION_ALARM_KIND $HOMEREGION_REGION" >> ${join(scene.dir, 'alarms')}`] },
@@ -106,7 +106,6 @@ describe('agents on the rig', () => {
     expect(await write('stopped')).toBeNull()
     const before = await generationAt('region-a')
     first.child.kill('SIGCONT')
-    await first.waitFor(/"event":"lease-superseded"/, 20_000)
     await first.waitFor(/"event":"following"/, 20_000)
     // The region goes on with what the second one grants, and the first is healthy as a follower.
     await until('renewed by the second', 15_000, async () => (await generationAt('region-a')) > before)
@@ -161,7 +160,7 @@ describe('agents on the rig', () => {
         alarm: { command: ['sh', '-c', `echo "$HOMEREGION_ALARM_KIND $HOMEREGION_REGION" >> ${join(scene.dir, 'alarms')}`] },
       })
       for (const [name, region] of Object.entries(copy.regions))
-        Object.assign(region, { lease: { duration: '6s', margin: '1s', onAgentOutage: name === 'region-a' ? 'stop' : 'keep' } })
+        Object.assign(region, { lease: { duration: '9s', margin: '1s', onAgentOutage: name === 'region-a' ? 'stop' : 'keep' } })
       copy.regions['region-b'].database.operator.url = copy.regions['region-b'].database.operator.url.replace(/:\d+\//, ':1/')
     })
     const agent = startAgent()
@@ -170,6 +169,7 @@ describe('agents on the rig', () => {
     expect(moved.code, moved.stderr).toBe(0)
     agent.child.kill('SIGKILL')
     await agent.done
+    rmSync(join(scene.dir, 'alarms'), { force: true })
     const other = startAgent({}, blind)
     const alarms = () => (existsSync(join(scene.dir, 'alarms')) ? readFileSync(join(scene.dir, 'alarms'), 'utf8') : '')
     await until('the alarm', 30_000, async () => /lease-over region-b/.test(alarms()))

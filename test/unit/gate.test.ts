@@ -75,6 +75,7 @@ describe('a gate', () => {
       fencedSince: null,
       fencedReason: null,
       lease: null,
+      writesNeedLease: false,
       maxPreparedTransactions: 0,
     }
     const bare = { region: 'a', facts: () => Promise.resolve(installed) }

@@ -43,6 +43,8 @@ export type BoundaryExpectation = {
   readonly functions: readonly { name: string; md5: string }[]
   /** Where the regions share the database: whose login each writer is. Else null. */
   readonly writers: readonly WriterRegion[] | null
+  /** Regions there whose writes stop at their lease's end. */
+  readonly stopping: readonly string[]
 }
 
 /** Everything `init` runs in a region's database, in order and in one transaction. Pure: the same configuration gives the same text. */
@@ -169,10 +171,11 @@ function finishValues(config: Config, region: RegionConfig): Record<string, stri
 }
 
 function expectation(config: Config, region: RegionConfig, body: readonly BoundaryStatement[]): BoundaryExpectation {
-  const stops = stoppingThere(config, region).length > 0
+  const stopping = stoppingThere(config, region)
   return {
+    stopping,
     triggers: guards(config).flatMap(guard =>
-      guardTriggers(guard, config.outbox.columns.publishedAt, stops).map(t => ({
+      guardTriggers(guard, config.outbox.columns.publishedAt, stopping.length > 0).map(t => ({
         relation: relation(guard),
         plain: plainName(guard),
         name: t.name,

@@ -96,6 +96,7 @@ export async function regionFacts(
     fencedSince: fenced === undefined ? null : isoTime(fenced.since),
     fencedReason: fenced === undefined ? null : String(fenced.reason),
     lease: leaseFacts(lease?.rows[0]),
+    writesNeedLease: expected.stopping.includes(region),
     maxPreparedTransactions: Number(server.rows[0]?.prepared),
   }
 }
