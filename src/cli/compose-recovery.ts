@@ -1,14 +1,19 @@
+import { createReapply } from '../adapters/hooks/reapply-command.ts'
 import { createRecovery } from '../adapters/postgres-region/recovery/recovery.ts'
 import { createFaultPoint } from '../adapters/system/fault-point.ts'
 import { createSecrets } from '../adapters/system/secrets.ts'
 import type { Config } from '../domain/config.ts'
 import type { FaultPoint } from '../domain/ports.ts'
-import type { Recovery } from '../domain/recovery.ts'
+import type { Reapply, Recovery } from '../domain/recovery.ts'
 
 /** What the way back needs beside the world that every verb has: sessions that compare and replace rows of the service. */
 export function composeRecovery(
   config: Config,
   env: Readonly<Record<string, string | undefined>>,
-): { readonly recovery: Recovery; readonly fault: FaultPoint } {
-  return { recovery: createRecovery(config, createSecrets(env)), fault: createFaultPoint(env['HOMEREGION_FAULT']) }
+): { readonly recovery: Recovery; readonly fault: FaultPoint; readonly reapply: Reapply | null } {
+  return {
+    reapply: createReapply(config.reapply, env),
+    recovery: createRecovery(config, createSecrets(env)),
+    fault: createFaultPoint(env['HOMEREGION_FAULT']),
+  }
 }

@@ -1,3 +1,4 @@
+import type { Json } from './evidence.ts'
 import type { ReconcileFinding } from './failover.ts'
 
 /** A key that a forced failover took from a region: `epoch` is the one that was ended there. */
@@ -22,3 +23,9 @@ export interface Recovery {
   level(source: string, home: string, keys: readonly LostKey[]): Promise<readonly LevelledKey[]>
   close(): Promise<void>
 }
+
+/**
+ * Applies one lost write again at its key's new owner. It may be asked for the same write twice, after a crash between the write and the record of the
+ * decision: `HOMEREGION_ITEM` is the same then. @throws `check-refused` when the command did not end with 0
+ */
+export type Reapply = (write: Json, variables: Readonly<Record<string, string>>) => Promise<void>
