@@ -105,16 +105,16 @@ describe('when the source is dark', () => {
     await scene.observe({ ageMs: 90_000 })
     const bare = await forced('s13', [...WORD, '--rpo-ack'])
     expect(bare.code, bare.stderr).toBe(10)
-    expect(bare.stderr).toMatch(/not known {2}up to 9[0-2]\.\d s of writes; at most (45[3-9]|46\d) writes: these will be LOST/)
+    expect(bare.stderr).toMatch(/not known {2}up to 9\d\.\d s of writes; at most 4[5-9]\d writes: these will be LOST/)
     expect(bare.stderr).toMatch(
-      /stands on {2}a look of agent-b, 9[0-2]\.\d s old; 2 not published \(oldest 400 ms\); 1 not applied at region-b/,
+      /stands on {2}a look of agent-b, 9\d\.\d s old; 2 not published \(oldest 400 ms\); 1 not applied at region-b/,
     )
-    expect(bare.stderr).toMatch(/^next: {2}homeregion failover s13 --from region-a --to region-b --force --rpo-ack 9\ds$/m)
+    expect(bare.stderr).toMatch(/^next: {2}homeregion failover s13 --from region-a --to region-b --force --rpo-ack 1[56]\ds$/m)
     const missing = await forced('s13', WORD)
     expect(missing.code, missing.stderr).toBe(10)
     const small = await forced('s13', [...WORD, '--rpo-ack', '90s'])
     expect(small.code, small.stderr).toBe(10)
-    expect(small.stderr).toMatch(/^error: up to 9[0-2]\.\d s may be lost, the acknowledgement covers 90\.0 s$/m)
+    expect(small.stderr).toMatch(/^error: up to 9\d\.\d s may be lost, the acknowledgement covers 90\.0 s$/m)
     await unmoved('s13')
   })
 

@@ -1,3 +1,4 @@
+import type { OutsideFence } from '../../domain/checks.ts'
 import { formatMs, parseDuration, showDuration } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Acknowledgement, LossEstimate } from '../../domain/loss.ts'
@@ -27,10 +28,22 @@ export function parseAck(given: string | true | undefined): AckFlag | null {
   )
 }
 
-/** The smallest bound that covers the estimate, as it is typed: whole seconds, rounded up. */
-export function boundToType(estimate: LossEstimate): string {
+/** What a command takes to be read, typed and started; while no fence holds yet, the loss grows with it. */
+export const ROOM_MS = 60_000
+
+/** `now`: typed into the process that shows it. `later`: given to another one, which takes its own look. */
+export type When = 'now' | 'later'
+
+/** A lease ends when it ends, whoever types; a person's word counts from when it is said; an external fence from when it holds. */
+export function roomMs(fence: OutsideFence, when: When): number {
+  if (fence === 'lease-over') return 0
+  return fence === 'source-attested' && when === 'now' ? 0 : ROOM_MS
+}
+
+/** The bound that covers the estimate, as it is typed: whole seconds, rounded up, with room to type it where that costs more. */
+export function boundToType(estimate: LossEstimate, fence: OutsideFence, when: When): string {
   const { ms } = estimate.totals.unknown
-  return ms === null ? 'any' : showDuration(Math.ceil(ms / 1000) * 1000)
+  return ms === null ? 'any' : showDuration(Math.ceil((ms + roomMs(fence, when)) / 1000) * 1000)
 }
 
 const ANSWER_MS = 10 * 60_000
@@ -43,21 +56,21 @@ export async function acknowledge(
   context: CliContext,
   controlPlane: ControlPlane,
   flag: AckFlag | null,
-  about: { readonly estimate: LossEstimate; readonly planId: string; readonly command: string },
+  about: { readonly estimate: LossEstimate; readonly fence: OutsideFence; readonly planId: string; readonly command: string },
 ): Promise<Acknowledgement> {
-  const bound = boundToType(about.estimate)
+  const bound = boundToType(about.estimate, about.fence, 'later')
   if (flag === null || (flag.kind === 'typed' && !isInteractive(context)))
     throw notOwned(
       flag === null ? 'nobody has acknowledged what may be lost' : 'a bare --rpo-ack is typed at a terminal, and there is none',
       bound,
       about,
     )
-  if (flag.kind === 'typed') return await typed(bound, about)
+  if (flag.kind === 'typed') return await typed(boundToType(about.estimate, about.fence, 'now'), about)
   if (flag.kind === 'token') return await redeemed(controlPlane, flag.token, about.planId)
   return flag
 }
 
-async function typed(bound: string, about: { readonly estimate: LossEstimate; readonly command: string }): Promise<Acknowledgement> {
+async function typed(bound: string, about: { readonly command: string }): Promise<Acknowledgement> {
   const { input } = await import('../prompts.ts')
   const options = { signal: AbortSignal.timeout(ANSWER_MS), output: process.stderr }
   const answer = await input({ message: `Type ${bound} to own that loss:` }, options).catch(() => '')

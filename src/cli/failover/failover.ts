@@ -1,4 +1,4 @@
-import { parseDuration } from '../../domain/duration.ts'
+import { parseDuration, showDuration } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Acknowledgement } from '../../domain/loss.ts'
 import { acknowledgementProblem, describeBlocked } from '../../domain/loss.ts'
@@ -32,7 +32,7 @@ export async function failover(context: CliContext, keys: readonly string[], fla
     })
   const answers = answersOf(flags)
   const { estimate, command } = prepared
-  const acknowledgement = await acknowledge(context, world.controlPlane, ack, { estimate, planId: plan.id, command })
+  const acknowledgement = await acknowledge(context, world.controlPlane, ack, { estimate, fence: prepared.fence, planId: plan.id, command })
   requireCovered(acknowledgement, prepared)
   requireAnswers(context, plan.pinned.runbook.steps, plan, answers)
   const { settings, fence, attestation } = prepared
@@ -48,7 +48,7 @@ export async function planFailover(context: CliContext, keys: readonly string[],
   const world = await context.connect()
   const prepared = await prepare(context, world, keys, flags)
   const { plan, estimate } = prepared
-  const bound = parseDuration(boundToType(estimate)) ?? 'any'
+  const bound = parseDuration(boundToType(estimate, prepared.fence, 'later')) ?? 'any'
   const token =
     plan === null
       ? null
@@ -57,7 +57,10 @@ export async function planFailover(context: CliContext, keys: readonly string[],
         })
   if (format === 'json') return context.out.line(JSON.stringify(preparedJson(prepared, token)))
   context.out.line(printable(preparedText(prepared)))
-  if (token !== null) context.out.line(`or by this token, once: --rpo-ack ${token}`)
+  if (token !== null)
+    context.out.line(
+      `or by this token, once, which owns up to ${typeof bound === 'string' ? 'any loss' : showDuration(bound)}: --rpo-ack ${token}`,
+    )
   context.out.line('Nothing was changed.')
 }
 
@@ -121,7 +124,7 @@ async function withAttestation(context: CliContext, world: World, prepared: Prep
       next: prepared.command,
     })
   const estimate = await estimateOf(engine, { ...prepared, attestation, records: prepared.estimate.keys })
-  context.err.line(`up to ${boundToType(estimate)} may be lost, and by your word it grows no more`)
+  context.err.line(`up to ${boundToType(estimate, prepared.fence, 'now')} may be lost, and by your word it grows no more`)
   return { ...prepared, attestation, estimate }
 }
 
@@ -142,12 +145,12 @@ function movable(prepared: Prepared): { readonly prepared: Prepared; readonly pl
 }
 
 /** Before the run is opened: what is too small now will not be enough later. */
-function requireCovered(acknowledgement: Acknowledgement, { estimate, command }: Prepared): void {
+function requireCovered(acknowledgement: Acknowledgement, { estimate, fence, command }: Prepared): void {
   const problem = acknowledgementProblem(acknowledgement, estimate)
   if (problem === null) return
   throw new HomeregionError('loss-not-acknowledged', {
     fact: problem,
     state: 'Nothing was changed.',
-    next: `${command} --rpo-ack ${boundToType(estimate)}`,
+    next: `${command} --rpo-ack ${boundToType(estimate, fence, 'later')}`,
   })
 }

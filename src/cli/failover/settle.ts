@@ -76,7 +76,7 @@ async function recall(
     const pair = { source, target, found: false }
     const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, records: run.moves })
     const command = `homeregion resume ${run.id}`
-    return await acknowledge(context, world.controlPlane, parseAck(flags.rpoAck), { estimate, planId: run.planId, command })
+    return await acknowledge(context, world.controlPlane, parseAck(flags.rpoAck), { estimate, fence, planId: run.planId, command })
   }
 
   const doneSteps = new Set([

@@ -3,7 +3,7 @@ import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
 import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
 import { describeFence } from '../../engine/outside-fence.ts'
-import { boundToType } from '../failover/acknowledge.ts'
+import { boundToType, roomMs } from '../failover/acknowledge.ts'
 import type { Prepared } from '../failover/prepare.ts'
 import { renderTable } from './table.ts'
 
@@ -31,8 +31,16 @@ export function preparedText(prepared: Prepared): string {
     ...blockedLines(estimate),
     ...(prepared.plan === null
       ? []
-      : ['', `plan ${prepared.plan.id}; to own that loss: ${prepared.command} --rpo-ack ${boundToType(estimate)}`]),
+      : [
+          '',
+          `plan ${prepared.plan.id}; to own that loss: ${prepared.command} --rpo-ack ${boundToType(estimate, fence, 'later')}${roomText(prepared)}`,
+        ]),
   ].join('\n')
+}
+
+function roomText({ fence, estimate }: Prepared): string {
+  const room = estimate.totals.unknown.ms === null ? 0 : roomMs(fence, 'later')
+  return room === 0 ? '' : `   (what is shown, and ${formatMs(room)} to use it)`
 }
 
 function movingText({ keys, blocked }: LossEstimate): string {
@@ -107,7 +115,15 @@ function contactText({ lastContactAgeMs }: Sight): string {
 export function preparedJson({ pair, vantage, estimate, fence, plan, command }: Prepared, token: string | null): unknown {
   const { keys, blocked, totals, observation, stoppedAgeMs, sha256 } = estimate
   return {
-    ...{ source: pair.source, target: pair.target, plan: plan?.id ?? null, fence, command, ackToken: token, bound: boundToType(estimate) },
+    ...{
+      source: pair.source,
+      target: pair.target,
+      plan: plan?.id ?? null,
+      fence,
+      command,
+      ackToken: token,
+      bound: boundToType(estimate, fence, 'later'),
+    },
     ...{ sights: vantage.sights, observation, stoppedAgeMs, totals, blocked, keys, estimateSha256: sha256 },
   }
 }
