@@ -33,7 +33,8 @@ const TABLES = `
   grant select, insert, update on all tables in schema % to ${WRITER};`
 
 /** Three equal sets of tables: with the boundary, with triggers of the same kinds that do nothing, and without. The writer is no superuser. */
-export async function startBenchServer(version: PostgresVersion): Promise<BenchServer> {
+/** `leased`: the region stops writes at its lease's end, which is far away. */
+export async function startBenchServer(version: PostgresVersion, leased: boolean): Promise<BenchServer> {
   const dir = mkdtempSync(join(tmpdir(), 'homeregion-bench-'))
   const server = await startPostgres({ dir, version })
   const admin = new pg.Client({ connectionString: server.adminUrl })
@@ -41,11 +42,12 @@ export async function startBenchServer(version: PostgresVersion): Promise<BenchS
   await admin.query(`create role ${WRITER} login password '${PASSWORD}'; create role bench_operator`)
   for (const schema of ['guarded', 'empty', 'plain']) await admin.query(`create schema ${schema}; ${TABLES.replaceAll('%', schema)}`)
   await admin.query('create table guarded.inbox (event_id text)')
-  const { config, region } = benchConfig()
+  const { config, region } = benchConfig(leased)
   await admin.query('begin')
   for (const { sql } of renderBoundary(config, region).statements) await admin.query(sql)
   await admin.query('commit')
   await admin.query(`select homeregion.register(array['tenant-1'], array['region-a'], array[1])`)
+  if (leased) await admin.query(`select homeregion.grant_lease('region-a', 1, clock_timestamp() + interval '1 day')`)
   await admin.query(emptyTriggers(config))
   await admin.query('vacuum analyze')
   return {
@@ -71,7 +73,13 @@ export async function startBenchServer(version: PostgresVersion): Promise<BenchS
 }
 
 function triggersOf(config: Config) {
-  return config.guarded.flatMap(t => guardTriggers({ ...t, kind: t.guard }, null).map(trigger => ({ ...trigger, table: t.table })))
+  return config.guarded.flatMap(t =>
+    guardTriggers(
+      { ...t, kind: t.guard },
+      null,
+      config.regions.some(r => r.lease !== null),
+    ).map(trigger => ({ ...trigger, table: t.table })),
+  )
 }
 
 /** The same events and levels, and functions with nothing in them. */
@@ -90,7 +98,7 @@ function enable(config: Config): string {
   ].join('\n')
 }
 
-function benchConfig(): { config: Config; region: RegionConfig } {
+function benchConfig(leased: boolean): { config: Config; region: RegionConfig } {
   const table = (name: string, guard: GuardedTable['guard']): GuardedTable => ({
     schema: 'guarded',
     table: name,
@@ -109,7 +117,7 @@ function benchConfig(): { config: Config; region: RegionConfig } {
       endpoints: [],
     },
     fences: [],
-    lease: null,
+    lease: leased ? { durationMs: 86_400_000, marginMs: 1000, onAgentOutage: 'stop' } : null,
     kafka: { brokers: [], ssl: false, sasl: null, outboxTopic: '', inboxGroup: '' },
     acceptedWriters: [],
   }

@@ -13,6 +13,8 @@ const { values: flags } = parseArgs({
     clients: { type: 'string', default: '8' },
     only: { type: 'string' },
     version: { type: 'string', default: '18' },
+    // Of a region whose writes stop at its lease's end; its aims are those of a region without one.
+    lease: { type: 'boolean', default: false },
   },
 })
 
@@ -89,7 +91,7 @@ function median(values: readonly number[]): number {
   return ((sorted[(sorted.length - 1) >> 1] ?? 0) + (sorted[sorted.length >> 1] ?? 0)) / 2
 }
 
-const server = await startBenchServer(flags.version === '15' ? 15 : 18)
+const server = await startBenchServer(flags.version === '15' ? 15 : 18, flags.lease)
 try {
   process.stdout.write(
     `PostgreSQL ${flags.version}, ${flags.clients} clients, ${flags.rounds} rounds of 4 x ${flags.seconds} s, load by ${server.driver}\n`,

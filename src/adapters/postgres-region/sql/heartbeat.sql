@@ -9,16 +9,18 @@ create table if not exists homeregion.beat (
 )
 
 -- @ The key of this region's heartbeats, in the type that the service gives its keys. Nobody's: it is never registered.
-create or replace function homeregion.heartbeat_key() returns text language sql stable set search_path = pg_catalog, pg_temp as $body$
-  select case
+create or replace function homeregion.heartbeat_key() returns text language plpgsql stable set search_path = pg_catalog, pg_temp as $body$
+begin
+  -- Looked up when it runs: the owner may not see the outbox's schema yet when this is made.
+  return (select case
     when coalesce(nullif(y.typbasetype, 0), y.oid) = 'uuid'::regtype then md5(concat('homeregion.heartbeat.', homeregion.local_region()))::uuid::text
     when coalesce(nullif(y.typbasetype, 0), y.oid) in ('bigint'::regtype, 'integer'::regtype)
       then (-1 - (hashtext(concat('homeregion.heartbeat.', homeregion.local_region())) & 1073741823))::text
     else concat('homeregion.heartbeat.', homeregion.local_region())
   end
   from pg_attribute a join pg_type y on y.oid = a.atttypid
-  where a.attrelid = {{outbox_literal}}::regclass and a.attname = {{key_name}}
-$body$
+  where a.attrelid = {{outbox_literal}}::regclass and a.attname = {{key_name}});
+end $body$
 
 -- @ True inside the transaction of a heartbeat, for its key.
 create or replace function homeregion.is_heartbeat(p_key text) returns boolean language plpgsql volatile as $body$
