@@ -175,4 +175,6 @@ test.each(FENCES)(
     expect(first).toBeGreaterThanOrEqual(up.length + down.length - 1)
     expect(second).toBeGreaterThanOrEqual(up.length - 1)
   },
+  // Some forty commands, one after the other: half a minute on a quiet machine.
+  400_000,
 )
