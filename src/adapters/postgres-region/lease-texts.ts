@@ -31,6 +31,7 @@ export function leaseStopValues(config: Config, region: RegionConfig): Record<st
   const apart = config.topology === 'independent'
   return {
     stop_regions: literalArray(stoppingThere(config, region)),
+    here: apart ? `${literal(region.name)}::pg_catalog.text` : 'homeregion.local_region()',
     // Copies of foreign changes are no writes of this region.
     unless_applying: apart ? 'if homeregion.is_applying() then return; end if;\n    ' : '',
     own_write: apart ? OWN_WRITE : 'false',
