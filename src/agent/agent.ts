@@ -1,4 +1,5 @@
 import { HomeregionError } from '../domain/errors.ts'
+import { automaticRegions, createAutomaticWatch } from './automatic.ts'
 import { createExileWatch } from './exile-watch.ts'
 import { createFenceWatch } from './fence-watch.ts'
 import { createHeartbeats } from './heartbeat.ts'
@@ -25,6 +26,7 @@ export interface Agent {
 // A proof of a fence logs in as each writer; a fence that opened is told within this time.
 const FENCES_EVERY_MS = 10_000
 const EXILES_EVERY_MS = 1000
+const AUTOMATIC_EVERY_MS = 1000
 const LEAD_SHARE = 3
 
 export function createAgent(parts: AgentParts): Agent {
@@ -35,6 +37,9 @@ export function createAgent(parts: AgentParts): Agent {
   const heartbeats = createHeartbeats(parts)
   const fenceWatch = createFenceWatch(parts)
   const exileWatch = createExileWatch(parts)
+  const { automatic } = parts
+  const automaticWatches =
+    automatic === null ? [] : automaticRegions(config).map(r => ({ region: r.name, watch: createAutomaticWatch(r.name, automatic, parts) }))
   const beating = config.topology === 'shared' ? [] : config.regions.map(r => r.name)
   const others = createFollowerView(parts)
   const whileLeading = (work: () => Promise<void>) => async () => {
@@ -84,6 +89,13 @@ export function createAgent(parts: AgentParts): Agent {
           'fences',
           FENCES_EVERY_MS,
           whileLeading(async () => await fenceWatch.look()),
+        ),
+        ...automaticWatches.map(({ region, watch }) =>
+          each(
+            `automatic failover of ${region}`,
+            AUTOMATIC_EVERY_MS,
+            whileLeading(async () => await watch.look(signal)),
+          ),
         ),
         ...config.regions.map(r =>
           each(

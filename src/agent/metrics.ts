@@ -19,6 +19,7 @@ export const METRICS = {
   homeregion_fence_holds: { kind: 'gauge', help: '1: stands and was proved; 0: lifted or open; absent: nothing should stand' },
   homeregion_fences_found_lifted_total: { kind: 'counter', help: 'fences that should have stood and did not' },
   homeregion_exiles_open: { kind: 'gauge', help: 'regions that were failed over and are not back' },
+  homeregion_automatic_failovers_total: { kind: 'counter', help: 'forced failovers that this agent began by itself' },
   homeregion_alarms_total: { kind: 'counter', help: 'alarms raised' },
 } as const satisfies Record<string, Metric>
 export type MetricName = keyof typeof METRICS

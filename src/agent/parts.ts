@@ -4,6 +4,7 @@ import type { FailoverControl } from '../domain/failover.ts'
 import type { Fence, FenceEntry } from '../domain/fence.ts'
 import type { Clock, ControlPlane, FaultPoint, Hooks, RegionStream } from '../domain/ports.ts'
 import type { RegionPulse } from '../domain/pulse.ts'
+import type { AutomaticFailover } from './automatic.ts'
 import type { Metrics } from './metrics.ts'
 
 /** One line of the agent's log; never a secret. */
@@ -19,6 +20,8 @@ export type AgentParts = {
   readonly fences: (region: string) => readonly Fence[]
   readonly newEntry: (entry: Omit<FenceEntry, 'id' | 'at' | 'host'>) => FenceEntry
   readonly hooks: Hooks
+  /** null: this agent fails nothing over, whatever the policy says. */
+  readonly automatic: AutomaticFailover | null
   readonly clock: Clock
   readonly fault: FaultPoint
   readonly log: AgentLog

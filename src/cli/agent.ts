@@ -10,7 +10,8 @@ export async function agent(context: CliContext, flags: { readonly once?: boolea
   const world = await context.connect()
   const { composeAgent } = await import('./compose-agent.ts')
   const log: AgentLog = (event, fields = {}) => context.err.line(JSON.stringify({ at: new Date().toISOString(), event, ...fields }))
-  const { parts, close } = composeAgent(config, context.env, world, log)
+  const automatic = config.policy.automatic === null ? null : (await import('./compose-automatic.ts')).composeAutomatic(context, world, log)
+  const { parts, close } = composeAgent(config, context.env, world, log, automatic)
   const made = createAgent(parts)
   try {
     if (flags.once === true) return await once(context, made, format)

@@ -5,6 +5,7 @@ import { newEntry } from '../adapters/files/fence-entry.ts'
 import { createRegionPulse } from '../adapters/postgres-region/region-pulse.ts'
 import { systemClock } from '../adapters/system/clock.ts'
 import { createFaultPoint } from '../adapters/system/fault-point.ts'
+import type { AutomaticFailover } from '../agent/automatic.ts'
 import { createMetrics } from '../agent/metrics.ts'
 import type { AgentLog, AgentParts } from '../agent/parts.ts'
 import type { Config, RegionConfig } from '../domain/config.ts'
@@ -18,6 +19,7 @@ export function composeAgent(
   env: Readonly<Record<string, string | undefined>>,
   world: World,
   log: AgentLog,
+  automatic: AutomaticFailover | null,
 ): { readonly parts: AgentParts; readonly close: () => Promise<void> } {
   const secrets = composeSecrets(config, env)
   const timed = (callTimeoutMs: number): Config => ({ ...config, policy: { ...config.policy, callTimeoutMs } })
@@ -40,6 +42,7 @@ export function composeAgent(
       fences: name => world.fences(name),
       newEntry: newEntry(hostname()),
       hooks: composeHooks(config, env),
+      automatic,
       clock: systemClock,
       fault: createFaultPoint(env['HOMEREGION_FAULT']),
       log,

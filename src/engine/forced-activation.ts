@@ -47,7 +47,7 @@ export async function handOverAll(move: ForcedMove, stepId: string): Promise<str
   const { estimate } = move
   if (estimate === null) throw refusalOf(evidence, [])
   const decision = decideForcedActivation(records, evidence, settings.policy, {
-    ...{ runId: journal.runId, intent: move.runbook.intent, source, target, attemptId, estimate, automatic: false },
+    ...{ runId: journal.runId, intent: move.runbook.intent, source, target, attemptId, estimate, automatic: move.automatic },
     nowMonotonicMs: engine.clock.monotonicMs(),
   })
   if (decision.permit === null) {

@@ -51,6 +51,8 @@ export type ForcedMove = {
   /** Keys of the estimate: those that move, and where they are known those that the policy keeps. */
   readonly keys: readonly { readonly key: string; readonly epoch: number }[]
   readonly acknowledgement: Acknowledgement
+  /** No person began it: a person's word cannot be what it stands on. */
+  readonly automatic: boolean
   attestation: Attestation | null
   /** Steps whose confirmation or own action an earlier process of this run has on record. */
   readonly doneSteps: ReadonlySet<string>

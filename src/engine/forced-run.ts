@@ -29,6 +29,8 @@ export type ForcedStart = {
   readonly attestation: Attestation | null
   readonly reason: string | null
   readonly observeMs: number | null
+  /** Begun by an agent, with no person behind it. */
+  readonly automatic?: boolean
 }
 
 type Parts = { readonly engine: Engine; readonly operator: ForcedOperator; readonly settings: ForcedSettings }
@@ -40,6 +42,7 @@ export async function startForced({ engine, operator, settings }: Parts, start: 
   const journal = createRunJournal(engine, lease)
   const move = createMove({ engine, operator, settings }, journal, plan.pinned.runbook, {
     ...{ plan, fence, acknowledgement: start.acknowledgement, attestation: start.attestation, observeMs: start.observeMs },
+    automatic: start.automatic === true,
     ...{ doneSteps: new Set<string>(), keys: estimate.keys.map(({ key, epoch }) => ({ key, epoch })) },
   })
   operator.report({ type: 'run-opened', runId: lease.runId, plan })
@@ -110,6 +113,8 @@ async function takeOver({ engine, operator, settings }: Parts, resume: ForcedRes
   const pinned = { runbook: resume.runbook, text: run.runbookText, sha256: run.runbookSha256, origin: `run ${run.id}` }
   const plan: Plan = { id: run.planId, pinned, moves: run.moves, alreadyThere: [], dropped: [] }
   return createMove({ engine, operator, settings }, journal, resume.runbook, {
+    // Whoever resumes is a person.
+    automatic: false,
     ...{ plan, fence: resume.fence, acknowledgement: resume.acknowledgement, attestation: resume.attestation },
     ...{ doneSteps: resume.doneSteps, observeMs: resume.observeMs, keys: run.moves.map(({ key, epoch }) => ({ key, epoch })) },
   })
@@ -119,7 +124,7 @@ function createMove(
   { engine, operator, settings }: Parts,
   journal: RunJournal,
   runbook: Runbook,
-  known: Pick<ForcedMove, 'plan' | 'fence' | 'acknowledgement' | 'attestation' | 'doneSteps' | 'keys' | 'observeMs'>,
+  known: Pick<ForcedMove, 'plan' | 'fence' | 'acknowledgement' | 'attestation' | 'doneSteps' | 'keys' | 'observeMs' | 'automatic'>,
 ): ForcedMove {
   const [first] = known.plan.moves
   if (first === undefined) throw new RangeError('a forced failover without a key')

@@ -65,6 +65,7 @@ beforeAll(async () => {
     fences: () => [fence],
     newEntry: newEntry('here'),
     hooks: createHooks({}),
+    automatic: null,
     clock: systemClock,
     fault: () => Promise.resolve(),
     log: (event, fields) => void log.push(`${event} ${JSON.stringify(fields ?? {})}`),
