@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { ReconcileItem } from '../../src/domain/failover.ts'
 import { rejoin } from '../../src/engine/rejoin.ts'
 import { type RejoinFixture, startRejoinFixture } from './rejoin-fixture.ts'
@@ -10,6 +10,15 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await f?.stop()
+})
+
+/** A test that failed leaves the next one no region in exile. */
+afterEach(async () => {
+  const [exile] = await f.store.exiles('region-a')
+  if (exile === undefined || exile.endedAt !== null) return
+  await rejoin(f.parts(), 'region-a', 'after a test').catch(() => undefined)
+  for (const run of exile.runIds) await decideAll(run)
+  await rejoin(f.parts(), 'region-a', 'after a test')
 })
 
 async function items(run: string): Promise<readonly ReconcileItem[]> {
@@ -68,4 +77,152 @@ describe('a region that was failed over and answers again', () => {
     expect(await f.deliver('region-b', 'one')).toEqual(['applied'])
     await expect(rejoin(f.parts(), 'region-a', 'again')).rejects.toMatchObject({ code: 'check-refused' })
   })
+
+  test('whose outbox was trimmed: rows tell what was lost, and what the new home wrote since is none of it', async () => {
+    await f.register(['trimmed'])
+    await f.write('trimmed', 'region-a', 'same')
+    await f.write('trimmed', 'region-a', 'overtaken')
+    await f.write('trimmed', 'region-a', 'past')
+    await f.deliver('region-a', 'trimmed')
+    await f.write('trimmed', 'region-a', 'ahead')
+    await f.write('trimmed', 'region-a', 'overtaken')
+    const run = await f.force(['trimmed'])
+    for (const account of ['overtaken', 'overtaken', 'past']) await f.write('trimmed', 'region-b', account)
+    const a = await f.admin('region-a')
+    // Nothing leaves any more, and its relay purges: the outbox says nothing.
+    await a.query(`set session_replication_role = replica; update outbox set published_at = clock_timestamp() where tenant_id = 'trimmed';
+      delete from outbox where tenant_id = 'trimmed'; reset session_replication_role`)
+    await a.query(`insert into invoice (tenant_id, invoice_id, account_id, amount_cents) values ('trimmed', 'i', 'same', 1)`)
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({ code: 'check-refused' })
+    const found = await items(run)
+    const rows = found.filter(i => i.kind === 'row').map(i => i.subject.replace(/:.*/, ''))
+    expect(rows.toSorted()).toEqual([
+      'public.account ["trimmed", "ahead"], version 1',
+      'public.account ["trimmed", "overtaken"], version 2',
+      'public.invoice ["trimmed", "i"]',
+    ])
+    const overtaken = found.find(i => i.subject.includes('overtaken'))
+    expect(overtaken?.content).toMatchObject({ row: { version: 2 }, atHome: { version: 3 } })
+    expect(found.filter(i => i.kind === 'idempotency')).toHaveLength(2)
+    expect(found.filter(i => i.kind === 'phantom')).toEqual([])
+    await decideAll(run)
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    expect(await accounts('region-a', 'trimmed')).toEqual(await accounts('region-b', 'trimmed'))
+    expect((await (await f.admin('region-a')).query(`select from invoice where tenant_id = 'trimmed'`)).rowCount).toBe(0)
+  })
+
+  test('whose database was set back: what the new home has applied of it is listed as lost there, and is not lost', async () => {
+    await f.register(['phantom', 'phantom-all'])
+    for (const key of ['phantom', 'phantom-all']) await f.write(key, 'region-a', 'kept')
+    for (const key of ['phantom', 'phantom-all']) await f.deliver('region-a', key)
+    await f.write('phantom', 'region-a', 'kept')
+    await f.write('phantom', 'region-a', 'new')
+    await f.deliver('region-a', 'phantom')
+    const run = await f.force(['phantom', 'phantom-all'])
+    // As an earlier copy of the data directory has it: the newest rows and events are gone.
+    await unguarded(`delete from outbox where tenant_id = 'phantom' and (aggregate_id = 'new' or aggregate_version = 2);
+      delete from account where tenant_id = 'phantom' and account_id = 'new';
+      update account set version = 1 where tenant_id = 'phantom'; delete from idempotency where tenant_id = 'phantom';
+      update outbox set published_at = clock_timestamp() where tenant_id = 'phantom-all'; delete from outbox where tenant_id = 'phantom-all';
+      delete from account where tenant_id = 'phantom-all'`)
+    await expect(rejoin(f.parts(), 'region-a', 'it was set back')).rejects.toMatchObject({ code: 'check-refused' })
+    expect((await items(run)).map(i => [i.key, i.kind])).toEqual([
+      ['phantom', 'phantom'],
+      ['phantom', 'phantom'],
+      ['phantom-all', 'phantom'],
+    ])
+    await decideAll(run)
+    await rejoin(f.parts(), 'region-a', 'it was set back')
+    for (const key of ['phantom', 'phantom-all']) expect(await accounts('region-a', key)).toEqual(await accounts('region-b', key))
+  })
+
+  test('goes on wherever the command was killed, and finds nothing twice', async () => {
+    await f.register(['killed'])
+    await f.write('killed', 'region-a')
+    await f.deliver('region-a', 'killed')
+    const run = await f.force(['killed'])
+    await f.write('killed', 'region-a')
+    await f.write('killed', 'region-b')
+    const points = ['rejoin:fenced', 'rejoin:followed', 'rejoin:found', 'rejoin:listed', 'rejoin:levelled', 'rejoin:level', 'rejoin:lifted']
+    for (const point of points) {
+      if (point === 'rejoin:levelled') await decideAll(run)
+      const fault = async (name: string) => {
+        if (name === point) throw new Error(`killed at ${name}`)
+        await Promise.resolve()
+      }
+      await expect(rejoin(f.parts({ fault }), 'region-a', 'it answers')).rejects.toThrow(`killed at ${point}`)
+      if (point !== 'rejoin:lifted') expect((await f.fence('region-a').status()).state).toBe('applied')
+      await expect(f.write('killed', 'region-a')).rejects.toThrow(/HR00/)
+    }
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    expect(await items(run)).toHaveLength(1)
+    expect(await accounts('region-a', 'killed')).toEqual(await accounts('region-b', 'killed'))
+  })
+
+  test('late events that reached the new home are on the list, and one decision closes both', async () => {
+    await f.register(['late'])
+    await f.write('late', 'region-a')
+    await f.deliver('region-a', 'late')
+    await f.write('late', 'region-a')
+    const run = await f.force(['late'])
+    await f.write('late', 'region-b')
+    expect(await f.deliver('region-a', 'late')).toEqual(['quarantined'])
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({ code: 'check-refused' })
+    expect((await items(run)).map(i => i.kind)).toEqual(['event'])
+    await decideAll(run)
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    expect(await f.database('region-b').quarantined({ key: 'late', limit: 10 })).toMatchObject([
+      { decided: { runId: run, decision: 'drop', reason: 'it was a test' } },
+    ])
+  })
+
+  test('a writer that is in the middle of its transaction is named, and nothing is listed before it has ended', async () => {
+    await f.register(['open'])
+    await f.force(['open'])
+    const writer = await f.regions['region-a'].login('app_writer')
+    await writer.query('begin')
+    await writer.query(`insert into account (tenant_id, account_id, version, billing_address) values ('open', 'a', 1, 'x')`)
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({
+      text: { fact: expect.stringMatching(/app_writer/) as string },
+    })
+    expect((await f.store.exiles('region-a'))[0]).toMatchObject({ done: [], endedAt: null })
+    await writer.query('rollback')
+    await rejoin(f.parts(), 'region-a', 'it answers')
+  })
+
+  test('with a thousand keys is level in seconds', async () => {
+    const keys = Array.from({ length: 1_000 }, (_, i) => `many-${String(i).padStart(4, '0')}`)
+    await f.register(keys)
+    const fill = `insert into account (tenant_id, account_id, version, billing_address)
+      select k, a::text, 1, 'x' from unnest($1::text[]) k, generate_series(1, 5) a`
+    await (await f.regions['region-a'].login('app_writer')).query(fill, [keys])
+    const b = await f.admin('region-b')
+    await b.query('set session_replication_role = replica')
+    await b.query(fill, [keys])
+    await b.query('reset session_replication_role')
+    const forced = await forceMany(keys)
+    await (await f.regions['region-b'].login('app_writer')).query(`update account set version = version + 1 where tenant_id like 'many-%'`)
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({ code: 'check-refused' })
+    const began = performance.now()
+    for (const run of forced) await decideAll(run)
+    console.log(`decided in ${Math.round(performance.now() - began)} ms`)
+    const levelling = performance.now()
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    console.log(`level in ${Math.round(performance.now() - levelling)} ms`)
+    expect(performance.now() - levelling).toBeLessThan(30_000)
+  })
 })
+
+/** What no session can do to a guarded table, and another copy of the data directory does. */
+async function unguarded(sql: string): Promise<void> {
+  const a = await f.admin('region-a')
+  const each = (what: string) =>
+    ['account', 'outbox', 'idempotency']
+      .flatMap(table => ['update', 'delete'].map(event => `alter table ${table} ${what} trigger zzz_homeregion_${event};`))
+      .join(' ')
+  await a.query(`begin; ${each('disable')} ${sql}; ${each('enable always')} commit`)
+}
+
+async function forceMany(keys: readonly string[]): Promise<readonly string[]> {
+  return [await f.force(keys)]
+}
