@@ -19,7 +19,7 @@ export default defineConfig({
       {
         test: {
           name: 'e2e',
-          include: ['test/{e2e,crash}/**/*.test.ts'],
+          include: ['test/{e2e,crash,fault}/**/*.test.ts'],
           testTimeout: 180_000,
           hookTimeout: 240_000,
           fileParallelism: false,
