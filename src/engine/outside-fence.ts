@@ -121,7 +121,7 @@ async function applyExternal(move: ForcedMove, stepId: string): Promise<void> {
     started: fence => operator.report({ type: 'note', text: `applying ${fence.name} to ${fence.region}` }),
     ended: result =>
       operator.report({ type: 'note', text: `${result.fence.name}: ${result.lines.join('; ') || (result.error?.text.fact ?? 'nothing')}` }),
-    interrupted: operator.interrupted,
+    interrupted: () => operator.interrupted(),
   })
   const end = endOf(results, fences.length)
   if (end !== null) throw end

@@ -75,16 +75,14 @@ async function graceful(context: CliContext, keys: readonly string[], flags: Fai
   const { source, target } = await pairOf(quietEngine(context, world), config, flags)
   const records = await recordsOf(world.controlPlane, source, keys, flags.keysFile)
   if (records.length === 0) return context.out.line(`Nothing to do: no key is at home in ${source}.`)
+  // Its keys are named by now.
+  const { keysFile, ...rest } = flags
+  if (keysFile !== undefined) context.err.line(`${records.length} keys of ${keysFile}`)
   await transfer(
     context,
     records.map(r => r.key),
-    { ...withoutFile(flags), to: target, runbook: flags.runbook ?? 'transfer', ...reasonFlag(flags) },
+    { ...rest, to: target, runbook: flags.runbook ?? 'transfer', ...reasonFlag(flags) },
   )
-}
-
-/** Its keys are named by now. */
-function withoutFile({ keysFile: _read, ...flags }: FailoverFlags): Omit<FailoverFlags, 'keysFile'> {
-  return flags
 }
 
 function reasonFlag(flags: FailoverFlags): { readonly reason?: string } {

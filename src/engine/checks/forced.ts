@@ -1,4 +1,5 @@
-import { type CheckName, checkSpec, FORCED_CHECKS } from '../../domain/checks.ts'
+import type { FORCED_CHECKS } from '../../domain/checks.ts'
+import { type CheckName, checkSpec } from '../../domain/checks.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
