@@ -21,6 +21,7 @@ const VERBS: Readonly<Record<string, () => Promise<Verb>>> = {
   rejoin: async () => await import('./commands/rejoin.ts'),
   reconcile: async () => await import('./commands/reconcile.ts'),
   failback: async () => await import('./commands/failback.ts'),
+  drill: async () => await import('./commands/drill.ts'),
   status: async () => await import('./commands/status.ts'),
   resume: async () => await import('./commands/resume.ts'),
   abort: async () => await import('./commands/abort.ts'),

@@ -23,7 +23,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
   // What an emergency left on this machine belongs to the picture.
   await reconcile(context, world)
   const asOf = new Date().toISOString()
-  const [counts, openRuns, keys, history, told, leaseStates, observations, exiles] = await Promise.all([
+  const [counts, openRuns, keys, history, told, leaseStates, observations, exiles, drills] = await Promise.all([
     controlPlane.countOwnership(),
     controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
     asked.length > 0
@@ -34,6 +34,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     controlPlane.leaseStates(),
     controlPlane.observations(),
     forcedStatus(controlPlane),
+    controlPlane.lastDrills(),
   ])
   const missing = asked.filter(key => !keys.some(r => r.key === key))
   if (missing.length > 0)
@@ -58,7 +59,21 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     fences.some(fence => fence.event !== 'applied') ||
     leases.some(leaseIsMissing) ||
     exiles.length > 0
-  return { service: config.service, asOf, counts, keys, openRuns: runs, history, fences, leases, agents, exiles, approvals, degraded }
+  return {
+    service: config.service,
+    asOf,
+    counts,
+    keys,
+    openRuns: runs,
+    history,
+    fences,
+    leases,
+    agents,
+    exiles,
+    approvals,
+    drills,
+    degraded,
+  }
 }
 
 /** Regions that are not back. Those that are have their place in `run show`. */

@@ -24,7 +24,19 @@ function logged(event: FenceEvent, reason: string | null = CAUSE.reason): Logged
 
 function status(fences: readonly LoggedFence[]): Status {
   return {
-    ...{ service: 'billing', asOf: 'now', counts: [], keys: [], openRuns: [], history: [], leases: [], agents: [], exiles: [], approvals: [] },
+    ...{
+      service: 'billing',
+      asOf: 'now',
+      counts: [],
+      keys: [],
+      openRuns: [],
+      history: [],
+      leases: [],
+      agents: [],
+      exiles: [],
+      approvals: [],
+      drills: [],
+    },
     fences,
     degraded: false,
   }

@@ -1,11 +1,12 @@
 import { formatMs } from '../../domain/duration.ts'
-import type { Approval, LeaseState } from '../../domain/failover.ts'
+import type { Approval, Drill, LeaseState } from '../../domain/failover.ts'
 import type { FenceEvent, LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { LogRow } from '../../domain/ports.ts'
 import type { Printer } from '../context.ts'
+import { drillLine } from './drill.ts'
 import { printable } from './error.ts'
 import { approvalLines, exileLines, type ForcedStatus } from './failover.ts'
 import { fence, plain } from './paste.ts'
@@ -31,6 +32,8 @@ export type Status = {
   readonly exiles: readonly ForcedStatus[]
   /** Said of open forced failovers. */
   readonly approvals: readonly Approval[]
+  /** The last rehearsal of each pair of regions. */
+  readonly drills: readonly Drill[]
   readonly degraded: boolean
 }
 
@@ -71,6 +74,7 @@ export function statusText(status: Status, printer: Printer): string {
     ...status.openRuns.flatMap(run => ['', ...runLines(run), ...saidOf(run, status).map(printable)]),
     ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
     ...(status.leases.length === 0 ? [] : ['', ...[...status.leases.map(leaseLine), ...agentLines(status)].map(printable)]),
+    ...(status.drills.length === 0 ? [] : ['', ...status.drills.map(d => printable(drillLine(d, Date.parse(status.asOf))))]),
     ...(status.keys.length === 0
       ? []
       : ['', renderTable(['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'], status.keys.map(keyRow))]),
