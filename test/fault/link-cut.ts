@@ -72,7 +72,7 @@ export async function linkCut(scene: LinkedScene, agent: CliRun, { keys, scale, 
 
 /**
  * What region-a has acknowledged and region-b does not hold, once by the users' own record and once by comparing outbox and inbox: the two have to
- * agree, since the second is what is listed. @returns the commits that are lost
+ * agree, and so has the list that `reconcile` makes. @returns the commits that are lost
  */
 export async function lostCommits(scene: LinkedScene, { atSource, commits }: Seen): Promise<readonly Commit[]> {
   const applied = await scene.applied('region-b')
@@ -85,6 +85,8 @@ export async function lostCommits(scene: LinkedScene, { atSource, commits }: See
   expect(missing.filter(id => !listed.includes(id))).toEqual([])
   // What was committed and answered to nobody, since its caller had been told to stop, is lost as well.
   expect(listed.filter(id => !missing.includes(id) && !atSource.unsettled.includes(id))).toEqual([])
+  const own = await scene.listed([...new Set(commits.map(c => c.key))], 1)
+  expect([...own].sort()).toEqual(lost.map(c => c.eventId).sort())
   return lost
 }
 

@@ -5,6 +5,9 @@ import { afterAll, beforeAll, expect } from 'vitest'
 import type { SandboxRegion } from '../../sandbox/layout.ts'
 import { type Load, type LoadOptions, startLoad } from '../../sandbox/load.ts'
 import { waitUntil } from '../../sandbox/wait-until.ts'
+import { loadConfig } from '../../src/adapters/files/config-file.ts'
+import { createRecovery } from '../../src/adapters/postgres-region/recovery/recovery.ts'
+import { createSecrets } from '../../src/adapters/system/secrets.ts'
 import type { CliRun } from '../rig/cli.ts'
 import { type LinkedConfig, type LinkedRegions, startLinkedRegions } from '../rig/linked-regions.ts'
 
@@ -39,6 +42,8 @@ export interface LinkedScene {
     sql: string,
     parameters?: readonly unknown[],
   ): Promise<readonly T[]>
+  /** Ids of the events that `reconcile` lists for these keys under the epoch that was ended, asked of the product itself. */
+  listed(keys: readonly string[], epoch: number): Promise<ReadonlySet<string>>
   /** Waits for a condition; the text says what was waited for. */
   until(what: string, timeoutMs: number, condition: () => boolean | Promise<boolean>): Promise<void>
 }
@@ -147,6 +152,21 @@ from public.outbox where tenant_id = any ($1) and event_type <> 'homeregion.barr
     quarantined: async region =>
       new Set((await query<{ id: string }>(region, 'select event_id as id from homeregion.quarantine')).map(r => r.id)),
     query,
+    listed: async (keys, epoch) => {
+      const file = join(there().dir, 'homeregion.yaml')
+      const { config } = loadConfig({ env: {}, cwd: there().dir, flags: {}, file })
+      const recovery = createRecovery(config, createSecrets({}))
+      try {
+        const found = await recovery.findLost(
+          'region-a',
+          'region-b',
+          keys.map(key => ({ key, epoch })),
+        )
+        return new Set(found.flatMap(f => (f.id.startsWith('event-') ? [f.id.slice('event-'.length)] : [])))
+      } finally {
+        await recovery.close()
+      }
+    },
     until: async (what, timeoutMs, condition) => {
       if (!(await waitUntil(condition, timeoutMs))) throw new Error(`${what}: not within ${timeoutMs} ms`)
     },
