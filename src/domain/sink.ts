@@ -4,6 +4,8 @@ export interface Sink {
   readonly place: string
   /** Bounded in time. When it throws, the sink may hold either secret. @throws `fence-failed` */
   deliver(secret: string, about: { readonly region: string; readonly role: string }): Promise<void>
-  /** What stands there now; null where it cannot be read back. @throws `fence-failed` */
+  /** Whether `read` tells what stands there: false for a sink that can only be written. */
+  readonly readsBack: boolean
+  /** What stands there now; null: nothing, or it cannot be read back. @throws `fence-failed` */
   read(): Promise<string | null>
 }

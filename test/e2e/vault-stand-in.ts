@@ -34,7 +34,7 @@ export async function startVaultStandIn(token: string, deliver: (secret: string)
       const value = keys['password'] ?? ''
       received.push(value)
       deliver(value)
-      answer(200)
+      answer(200, { data: { version } })
     })
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))

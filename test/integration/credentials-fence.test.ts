@@ -7,8 +7,9 @@ import { createConnection } from '../../src/adapters/postgres/connection.ts'
 import { lookAtSessions } from '../../src/adapters/postgres-region/fences/role-sessions.ts'
 import type { HomeregionError } from '../../src/domain/errors.ts'
 import type { Fence } from '../../src/domain/fence.ts'
+import type { Sink } from '../../src/domain/sink.ts'
 import { codedError } from '../unit/coded-error.ts'
-import { CAUSE } from './credentials-fence-of.ts'
+import { CAUSE, fenceOf } from './credentials-fence-of.ts'
 import { type CredentialsScene, OLD, ROLES, startScene } from './credentials-scene.ts'
 import { startHammer } from './hammer.ts'
 
@@ -214,6 +215,27 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(error.text.next).toBe('homeregion credentials rotate region-a')
   })
 
+  test('a sink that answers yes and keeps nothing leaves the old secret in force', async () => {
+    const before = await scene.role('app_writer')
+    const { fence } = deaf(scene)
+    const error = await refused(async () => await fence.apply(CAUSE))
+    expect(error.text.fact).toContain('took it, and holds another value when it is read back')
+    expect(error.text.state).toContain('app_writer: NOLOGIN, password unchanged')
+    expect(await scene.role('app_writer')).toEqual({ ...before, login: false })
+    await fence.lift(CAUSE)
+    expect(await scene.role('app_writer')).toEqual(before)
+  })
+
+  test('a sink that lost the new secret is a fault at lift, whatever this process remembers', async () => {
+    const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
+    await fence.apply(CAUSE)
+    writeFileSync(scene.secretFile('app_writer'), '')
+    const error = await refused(async () => await fence.lift(CAUSE))
+    expect(error.code).toBe('fence-failed')
+    expect(error.text.fact).toContain(`file ${scene.secretFile('app_writer')} holds nothing`)
+    expect(error.text.next).toBe('homeregion credentials rotate region-a')
+  })
+
   test('a role that got its LOGIN back from outside is seen, and fenced again', async () => {
     const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
     await fence.apply(CAUSE)
@@ -335,6 +357,22 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(await scene.others()).toBe(others)
   })
 })
+
+/** A file that takes what it is given and keeps the old value. */
+function deaf(scene: CredentialsScene): { fence: Fence } {
+  const region = scene.region({ roles: ['app_writer'] })
+  const place = 'file that keeps nothing'
+  const sink: Sink = { place, readsBack: true, deliver: async () => undefined, read: async () => OLD }
+  const fence = fenceOf(
+    region,
+    scene.config,
+    scene.env,
+    async () => undefined,
+    () => sink,
+  )
+  onTestFinished(async () => await fence.close())
+  return { fence }
+}
 
 async function phasesOf(scene: CredentialsScene): Promise<ReadonlyMap<string, string>> {
   const { rows } = await scene.admin.query<{ item: string; phase: string }>(

@@ -24,6 +24,7 @@ export type CredentialsScene = {
   readonly fixture: RegionFixture
   readonly admin: pg.Client
   readonly config: Config
+  readonly env: NodeJS.ProcessEnv
   /** What the service reads. */
   secretFile(role: string): string
   held(this: void, role: string): string
@@ -114,6 +115,7 @@ export async function startScene(version: PostgresVersion): Promise<CredentialsS
     fixture,
     admin,
     config: fixture.config,
+    env,
     secretFile,
     held: name => readFileSync(secretFile(name), 'utf8'),
     region,

@@ -203,6 +203,22 @@ describe('a Vault secret as sink', () => {
     expect(await refusal(vault.sink)).toContain(why)
   })
 
+  const ENDS = "not as Vault's key/value store of version 2 answers"
+  test.each([
+    ['a page that greets everybody', 'GET', 200, '<html>welcome</html>'],
+    ['an empty object', 'GET', 200, '{}'],
+    ['a store of version 1', 'GET', 200, '{"data":{"password":"old"}}'],
+    ['a secret without a version', 'GET', 200, '{"data":{"data":{},"metadata":{}}}'],
+    ['a not-found page of something else', 'GET', 404, '<html>no such page</html>'],
+    ['a write without its version', 'POST', 200, '{"data":{}}'],
+    ['a write taken without a word', 'POST', 204, ''],
+  ])('that is %s is no Vault, and nothing counts as delivered', async (_case, method, status, body) => {
+    const vault = await startVault({ version: 1, data: { password: 'old' } }, { method, status, body })
+    expect(await refusal(vault.sink)).toContain(ENDS)
+    if (method === 'GET') expect((await codedError(async () => await createSink(vault.sink, context).read())).text.fact).toContain(ENDS)
+    expect(vault.stored()).toEqual({ version: 1, data: { password: 'old' } })
+  })
+
   test('that does not answer is given up', async () => {
     const vault = await startVault(null, 'silent')
     expect(await refusal(vault.sink, { ...context, timeoutMs: 300 })).toContain('no answer within 300 ms')
@@ -218,7 +234,9 @@ describe('a Vault secret as sink', () => {
 type Stored = { readonly version: number; readonly data: Readonly<Record<string, string>> | null }
 
 /** Answers as the key/value store does, version 2: versions, check-and-set, deleted versions. */
-async function startVault(first: Stored | null, fault?: number | 'silent') {
+type Fault = number | 'silent' | { readonly method: string; readonly status: number; readonly body: string }
+
+async function startVault(first: Stored | null, fault?: Fault) {
   let stored = first
   let foreign: Stored | null = null
   const server: Server = createServer((request, response) => {
@@ -228,7 +246,8 @@ async function startVault(first: Stored | null, fault?: number | 'silent') {
     request.on('data', (chunk: Buffer) => (text += chunk.toString('utf8')))
     request.on('end', () => {
       if (fault === 'silent') return
-      if (fault !== undefined) return answer(fault, { errors: [] })
+      if (typeof fault === 'number') return answer(fault, { errors: [] })
+      if (fault?.method === request.method) return void response.writeHead(fault?.status ?? 500).end(fault?.body)
       if (request.headers['x-vault-token'] !== TOKEN) return answer(403, { errors: ['permission denied'] })
       if (request.url !== '/v1/kv%20two/data/team/app') return answer(404, { errors: [] })
       if (request.method === 'GET') {

@@ -14,6 +14,7 @@ export function createCommandSink(argv: readonly string[], context: SinkContext)
       const { code } = await runProgram({ place, argv, env, input: secret, timeoutMs: context.timeoutMs })
       if (code !== 0) throw sinkError(place, `it ended with ${code}`)
     },
+    readsBack: false,
     read: async () => null,
   }
 }

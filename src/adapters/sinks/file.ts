@@ -22,6 +22,7 @@ export function createFileSink(path: string): Sink {
       const target = await existingTarget(path, problem)
       await write(target?.path ?? path, secret, target?.owner ?? null).catch(coded)
     },
+    readsBack: true,
     read: async () => {
       const target = await existingTarget(path, problem)
       if (target === null) return null

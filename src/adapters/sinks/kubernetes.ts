@@ -41,6 +41,7 @@ export function createKubernetesSink(sink: Kubernetes, context: SinkContext): Si
       )
       if (end.code !== 0) throw refuse(end)
     },
+    readsBack: true,
     read: async () => {
       const end = await kubectl(['get', '--ignore-not-found', '-o', 'json', `secret/${sink.secret}`], null)
       if (end.code !== 0) throw refuse(end)

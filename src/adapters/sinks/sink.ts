@@ -20,6 +20,7 @@ export function createSink(sink: SecretSink, context: SinkContext): Sink {
       remember(secret)
       await within(context.timeoutMs, made.place, made.deliver(secret, about))
     },
+    readsBack: made.readsBack,
     read: async () => {
       const secret = await within(context.timeoutMs, made.place, made.read())
       if (secret !== null) remember(secret)

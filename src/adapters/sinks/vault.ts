@@ -37,11 +37,14 @@ export function createVaultSink(sink: Vault, context: SinkContext): Sink {
   }
   const current = async (signal: AbortSignal): Promise<Version> => {
     const { status, body } = await call('GET', null, signal)
-    const data = object(body['data'])
-    const version = object(data['metadata'])['version']
+    if (status !== 200 && status !== 404) throw refused(place, 'read', status)
+    const answer = object(body['data'])
+    const version = object(answer['metadata'])['version']
+    if (status === 200 && typeof version === 'number' && isObject(answer['data'])) return { version, keys: answer['data'] }
     // 404 with a version: its newest version was deleted, and a write has to name it all the same.
-    if (status === 200 || status === 404) return { version: typeof version === 'number' ? version : 0, keys: object(data['data']) }
-    throw refused(place, 'read', status)
+    if (status === 404 && typeof version === 'number') return { version, keys: {} }
+    if (status === 404 && Array.isArray(body['errors'])) return { version: 0, keys: {} }
+    throw stranger(place, 'read', status)
   }
   return {
     place,
@@ -51,11 +54,13 @@ export function createVaultSink(sink: Vault, context: SinkContext): Sink {
         const { version, keys } = await current(signal)
         const change = { options: { cas: version }, data: { ...keys, [sink.key]: secret } } as Json
         const { status, body } = await call('POST', change, signal)
-        if (status === 200 || status === 204) return
+        if (status === 200 && typeof object(body['data'])['version'] === 'number') return
+        if (status >= 200 && status < 300) throw stranger(place, 'write', status)
         if (status !== 400 || !isOutpaced(body)) throw refused(place, 'write', status)
       }
       throw sinkError(place, `somebody else wrote the same secret ${TRIES} times in between`)
     },
+    readsBack: true,
     read: async () => {
       const value = (await current(AbortSignal.timeout(context.timeoutMs))).keys[sink.key]
       return typeof value === 'string' ? value : null
@@ -96,8 +101,22 @@ function refused(place: string, what: string, status: number): Error {
   return sinkError(place, `the ${what} was answered with ${status}${why}`)
 }
 
-function object(value: unknown): { readonly [name: string]: unknown } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as { readonly [name: string]: unknown }) : {}
+/** A proxy's page of greeting, another program on its port, or a store of version 1 answer with 200 as well. */
+function stranger(place: string, what: string, status: number): Error {
+  return sinkError(
+    place,
+    `the ${what} was answered with ${status}, but not as Vault's key/value store of version 2 answers: nothing proves that it is one`,
+  )
+}
+
+type Keys = { readonly [name: string]: unknown }
+
+function isObject(value: unknown): value is Keys {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function object(value: unknown): Keys {
+  return isObject(value) ? value : {}
 }
 
 /** Codes and names only: a message could quote what was sent. */

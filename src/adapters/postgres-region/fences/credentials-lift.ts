@@ -1,4 +1,4 @@
-import { HomeregionError } from '../../../domain/errors.ts'
+import { HomeregionError, isHomeregionError } from '../../../domain/errors.ts'
 import { tryLogin } from '../login-probe.ts'
 import { type CredentialsContext, sinkFor, writerOf } from './credentials-context.ts'
 import { loginFacts, type RoleFacts, refuseWhatMayNotBeDone } from './credentials-preflight.ts'
@@ -79,9 +79,10 @@ async function tryItsSecret(context: CredentialsContext, role: string, rotated: 
   const writer = writerOf(context, role)
   if (writer === null) return { line: 'its login was not tried: it is no declared writer', problems: [] }
   const found = rotated ? await newSecret(context, role) : await configured(context, role)
+  if (found !== null && 'problem' in found) return { line: null, problems: [found.problem] }
   if (found === null) return { line: 'its login was not tried: its secret cannot be read here', problems: [] }
   const answer = await tryLogin(writer, found.secret, context.config.policy.callTimeoutMs)
-  if (answer.outcome === 'admitted') return { line: `${answer.message} with ${found.place}`, problems: [] }
+  if (answer.outcome === 'admitted') return { line: `${answer.message} with ${found.place}${found.unproved ?? ''}`, problems: [] }
   if (answer.sqlstate === TOO_MANY) return { line: `${found.place} is right, all its sessions are taken`, problems: [] }
   const why = `${role} is ${answer.outcome === 'refused' ? 'refused' : 'not let in'} with ${found.place}: ${answer.message}${answer.sqlstate === null ? '' : ` (${answer.sqlstate})`}`
   return found.sure
@@ -89,15 +90,24 @@ async function tryItsSecret(context: CredentialsContext, role: string, rotated: 
     : { line: `NOTE ${why}; the configuration may not have the new secret yet`, problems: [] }
 }
 
-/** `sure`: it has to be the secret in force. */
-type Found = { readonly secret: string; readonly place: string; readonly sure: boolean }
+/** `sure`: it has to be the secret in force. `unproved`: what a login with it does not say. */
+type Found = { readonly secret: string; readonly place: string; readonly sure: boolean; readonly unproved?: string }
 
-async function newSecret(context: CredentialsContext, role: string): Promise<Found | null> {
+/** What the sink holds. What this process remembers of a secret proves that it is in force, and nothing about the sink. */
+async function newSecret(context: CredentialsContext, role: string): Promise<Found | { readonly problem: string } | null> {
   const sink = sinkFor(context, role)
-  const held = sink === null ? null : await sink.read().catch(() => null)
-  if (sink !== null && held !== null) return { secret: held, place: sink.place, sure: true }
+  if (sink?.readsBack === true) {
+    const held = await sink
+      .read()
+      .catch((error: unknown) => ({ why: isHomeregionError(error) ? error.text.fact : `${sink.place} cannot be read` }))
+    if (typeof held === 'string') return { secret: held, place: sink.place, sure: true }
+    return {
+      problem: `the new secret of ${role} is not proved to be where its service reads it: ${held?.why ?? `${sink.place} holds nothing`}`,
+    }
+  }
   const own = context.inForce.get(role)
-  if (own !== undefined) return { secret: own, place: 'the secret that was delivered', sure: true }
+  const unproved = `; NOTE ${sink?.place ?? 'its sink'} cannot be read back: whether the service has it is not known here`
+  if (own !== undefined) return { secret: own, place: 'the secret that was delivered', sure: true, unproved }
   const found = await configured(context, role)
   return found === null ? null : { ...found, sure: false }
 }

@@ -8,7 +8,7 @@ import { type CredentialsContext, sinkFor } from './credentials-context.ts'
 const SECRET_BYTES = 32
 
 /**
- * A new secret, in the sink before it is in force: were it the other way round, a sink that fails would leave a role that nobody can log in as.
+ * A new secret, in the sink, and read back from there where that can be, before it is in force: were it the other way round, a sink that fails would leave a role that nobody can log in as.
  * @returns why the sink did not take it; null: it did, and the secret is in force
  */
 export async function rotate(context: CredentialsContext, role: string): Promise<string | null> {
@@ -23,6 +23,9 @@ export async function rotate(context: CredentialsContext, role: string): Promise
   await fault('fence:credentials:delivering')
   try {
     await sink.deliver(secret, { region: region.name, role })
+    // A sink that says yes and keeps nothing would leave a role that nobody can log in as.
+    if (sink.readsBack && (await sink.read()) !== secret)
+      return `the new secret of ${role} was not delivered: ${sink.place} took it, and holds another value when it is read back`
   } catch (error) {
     if (isHomeregionError(error, 'fence-failed') || isHomeregionError(error, 'secret-unavailable'))
       return `the new secret of ${role} was not delivered: ${error.text.fact}`
