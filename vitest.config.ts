@@ -1,19 +1,35 @@
 import { defineConfig } from 'vitest/config'
 
-// One machine, real databases and brokers: files of a project that share a rig run one after another, and so do the projects.
+/** Tests of `test/integration` that need the whole rig; the others start databases or brokers of their own. */
+const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-inbox', 'service-quarantine', 'service-write'].map(
+  name => `test/integration/${name}.test.ts`,
+)
+
+/** One machine: the groups run one after another, and so do the files of a group that share a rig. Files with servers of their own run in pairs. */
 export default defineConfig({
   test: {
+    maxWorkers: 2,
     projects: [
       { test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
       {
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
+          exclude: ON_THE_RIG,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: 'rig',
+          include: ON_THE_RIG,
           testTimeout: 60_000,
           hookTimeout: 120_000,
           fileParallelism: false,
           globalSetup: ['test/rig/global-setup.ts'],
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
       {
@@ -24,7 +40,7 @@ export default defineConfig({
           hookTimeout: 240_000,
           fileParallelism: false,
           globalSetup: ['test/rig/global-setup.ts'],
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

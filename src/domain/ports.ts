@@ -93,7 +93,18 @@ export interface ControlPlane extends FailoverControl {
   close(): Promise<void>
 }
 
-export type RegionFacts = {
+/** What a region's boundary goes by for all its keys at once. */
+export type RegionConditions = {
+  /** ISO 8601: since when the region's boundary is closed for all keys at once, null while it is not; and why. */
+  readonly fencedSince: string | null
+  readonly fencedReason: string | null
+  /** The lease as the region knows it, left by the region's own clock; null: none was ever granted there. */
+  readonly lease: { readonly generation: number; readonly leftMs: number } | null
+  /** The boundary refuses writes once the lease is over, and before the first grant. */
+  readonly writesNeedLease: boolean
+}
+
+export type RegionFacts = RegionConditions & {
   /** Region name baked into the boundary, null when it is not installed. */
   readonly region: string | null
   readonly boundaryVersion: number | null
@@ -104,13 +115,6 @@ export type RegionFacts = {
   readonly guardProblems: readonly string[]
   /** Privileges the operator login lacks. */
   readonly missingPrivileges: readonly string[]
-  /** ISO 8601: since when the region's boundary is closed for all keys at once, null while it is not; and why. */
-  readonly fencedSince: string | null
-  readonly fencedReason: string | null
-  /** The lease as the region knows it, left by the region's own clock; null: none was ever granted there. */
-  readonly lease: { readonly generation: number; readonly leftMs: number } | null
-  /** The boundary refuses writes once the lease is over, and before the first grant. */
-  readonly writesNeedLease: boolean
   /** Above 0 a transaction can be prepared, and committed after everything that was checked. */
   readonly maxPreparedTransactions: number
 }
@@ -154,6 +158,8 @@ export interface RegionDatabase {
    * returns all of them as they are now. Register a key at the regions that are not its home first.
    */
   register(keys: readonly { key: string; homeRegion: string; epoch: number }[]): Promise<readonly BoundaryRow[]>
+  /** What would keep every key from being written here, whatever its row says; two small reads in one round trip. */
+  conditions(): Promise<RegionConditions>
   /** Position of a fenced key, in one round trip. */
   position(key: string, barrierEventId: string): Promise<Position>
   /** Digests only, for comparing the target with a position. */

@@ -116,6 +116,24 @@ describe('a run that fences the region its last key leaves', () => {
     expect(await tryWrite(KEYS[0], 'region-b')).toBeNull()
   })
 
+  it('a target that is fenced as a whole after the preflight is handed nothing, and the key goes back', async () => {
+    const run = rig.startCli(['transfer', KEYS[0], '--to', 'region-a', '--confirm', KEYS[0], '--observe', '0s'], {
+      timeoutMs: 170_000,
+      env: { HOMEREGION_FAULT: 'stop@caught-up' },
+    })
+    await stopped(run)
+    const boundary = async (verb: string) =>
+      await rig.cli(['fence', verb, 'region-a', '--fence', 'boundary', '--yes', '--reason', 'meanwhile'], { timeoutMs: 120_000 })
+    expect((await boundary('apply')).code).toBe(0)
+    run.child.kill('SIGCONT')
+    const end = await run.done
+    expect(end.code, end.stdout + end.stderr).toBe(6)
+    expect(end.stdout).toMatch(/was not handed over: region-a is fenced as a whole since .*meanwhile/)
+    expect(await tryWrite(KEYS[0], 'region-b')).toBeNull()
+    const lifted = await boundary('lift')
+    expect(lifted.code, lifted.stdout + lifted.stderr).toBe(0)
+  })
+
   it('a fence that somebody takes off before the activation stops the run, and the source writes again', async () => {
     const book = runbook(stepBefore('activate', seal('read-only')))
     const run = rig.startCli(['transfer', KEYS[0], '--to', 'region-a', '--runbook', book, '--confirm', KEYS[0], '--observe', '0s'], {

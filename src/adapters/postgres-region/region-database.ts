@@ -8,9 +8,10 @@ import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
 import { homeKeys } from './home-keys.ts'
 import { lastApplied } from './last-applied.ts'
+import { stoppingThere } from './lease-texts.ts'
 import { createQuarantine, NO_QUARANTINE } from './quarantine.ts'
 import { relation } from './quoting.ts'
-import { regionFacts } from './region-facts.ts'
+import { readConditions, regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
 import { createOperations } from './region-operations.ts'
 import { rehearsal, rehearsedLook } from './rehearsal.ts'
@@ -78,6 +79,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     openMany: async (keys, token) => await coded(async () => await operations.openMany(keys, token)),
     follow: async (key, home, epoch, token) => await coded(async () => await operations.follow(key, home, epoch, token)),
     register: async keys => await coded(async () => await operations.register(keys)),
+    conditions: async () => await coded(async () => await readConditions(reads, { stopping: stoppingThere(config, region) }, region.name)),
     position: async (key, barrierEventId) =>
       await coded(async () => {
         await reads.warm()

@@ -1,5 +1,5 @@
 import { BOUNDARY_FENCE } from '../../domain/fence.ts'
-import type { RegionFacts } from '../../domain/ports.ts'
+import type { RegionConditions, RegionFacts } from '../../domain/ports.ts'
 import type { Connection, Row, Rows } from '../postgres/connection.ts'
 import { sqlstate } from './boundary-error.ts'
 import type { BoundaryExpectation } from './boundary-sql.ts'
@@ -54,7 +54,7 @@ const OPERATIONS = [
   'standbys(pg_lsn)',
   'fence_region(text, text, text, text, text)',
   'settle_region(text, text)',
-  'lift_region(text, text)',
+  'lift_region(text, text, bigint)',
   'region_in_flight(text, integer)',
   'writable_keys(text)',
   'read_clock()',
@@ -68,7 +68,7 @@ export async function regionFacts(
   observed: readonly string[],
   region: string,
 ): Promise<RegionFacts> {
-  const [server, installed, problems, missing, fence, lease] = await Promise.all([
+  const [server, installed, problems, missing, own] = await Promise.all([
     connection.query(
       'read',
       `select current_setting('server_version') as version, pg_is_in_recovery() as in_recovery,
@@ -78,12 +78,8 @@ export async function regionFacts(
     absentAsNull(connection.query('read', 'select region, version from homeregion.installed')),
     guardProblems(connection, expected),
     connection.query('read', MISSING_PRIVILEGES, [OPERATIONS.map(o => `homeregion.${o}`), observed]),
-    absentAsNull(
-      connection.query('read', 'select since, reason from homeregion.fence where region = $1 and name = $2', [region, BOUNDARY_FENCE]),
-    ),
-    absentAsNull(connection.query('read', LEASE, [region])),
+    readConditions(connection, expected, region),
   ])
-  const fenced = fence?.rows[0]
   const found = installed?.rows[0]
   return {
     region: found === undefined ? null : servedRegion(String(found.region), expected, region),
@@ -93,11 +89,29 @@ export async function regionFacts(
     readOnly: server.rows[0]?.read_only === true,
     guardProblems: problems,
     missingPrivileges: missing.rows.map(row => String(row.privilege)),
+    ...own,
+    maxPreparedTransactions: Number(server.rows[0]?.prepared),
+  }
+}
+
+/** What the boundary goes by for every key of the region at once; two small queries, one round trip. */
+export async function readConditions(
+  connection: Connection,
+  { stopping }: Pick<BoundaryExpectation, 'stopping'>,
+  region: string,
+): Promise<RegionConditions> {
+  const [fence, lease] = await Promise.all([
+    absentAsNull(
+      connection.query('read', 'select since, reason from homeregion.fence where region = $1 and name = $2', [region, BOUNDARY_FENCE]),
+    ),
+    absentAsNull(connection.query('read', LEASE, [region])),
+  ])
+  const fenced = fence?.rows[0]
+  return {
     fencedSince: fenced === undefined ? null : isoTime(fenced.since),
     fencedReason: fenced === undefined ? null : String(fenced.reason),
     lease: leaseFacts(lease?.rows[0]),
-    writesNeedLease: expected.stopping.includes(region),
-    maxPreparedTransactions: Number(server.rows[0]?.prepared),
+    writesNeedLease: stopping.includes(region),
   }
 }
 

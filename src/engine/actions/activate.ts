@@ -3,6 +3,7 @@ import { decideActivation } from '../../domain/interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { recordAfter } from '../../domain/ownership.ts'
 import { observe } from '../checks/observe.ts'
+import { closedBecause } from '../closed-region.ts'
 import { requireTargetClosed } from '../contradiction.ts'
 import { isMoved, type KeyMove, refresh, take } from '../key-move.ts'
 import type { Action } from './action.ts'
@@ -40,13 +41,21 @@ async function handOver(key: KeyMove, stepId: string): Promise<string> {
   const bound = { runId: journal.runId, step: stepId, attemptId }
   key.caughtUp.abort()
   await engine.fault('caught-up')
-  const [evidence, target] = await Promise.all([
+  const [evidence, target, conditions] = await Promise.all([
     Promise.all(uses.map(use => observe(engine, key.subject, use, bound))),
     engine.region(move.target).read(move.key),
+    engine.region(move.target).conditions(),
     key.pending,
   ])
   await engine.fault('activate:verified')
   requireTargetClosed(key, target)
+  // Closed since the preflight: handed over now, the key could be written nowhere, and there would be no way back.
+  const closed = closedBecause(move.target, conditions)
+  if (closed.length > 0)
+    throw new HomeregionError('check-refused', {
+      fact: `${showKey(move.key)} was not handed over: ${closed.join('; ')}`,
+      next: `homeregion fence status ${move.target}`,
+    })
   const request = {
     runId: journal.runId,
     key: move.key,

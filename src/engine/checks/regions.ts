@@ -1,5 +1,6 @@
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
 import type { RegionFacts } from '../../domain/ports.ts'
+import { closedBecause } from '../closed-region.ts'
 import type { CheckHandler, CheckSubject, Engine } from '../context.ts'
 import { hiddenWriters, lookAtPaths } from './paths.ts'
 import { openPaths } from './paths-open.ts'
@@ -71,10 +72,7 @@ export const targetCanWrite: CheckHandler = async (engine, subject) => {
     if (facts.inRecovery) problems.push(`${name} is in recovery (a standby)`)
     if (facts.readOnly) problems.push(`${name} is read-only (default_transaction_read_only)`)
     // The key would arrive where nobody may write: told now, before its write stop begins.
-    if (facts.fencedSince !== null)
-      problems.push(`${name} is fenced as a whole since ${facts.fencedSince} (${facts.fencedReason ?? 'no reason given'})`)
-    if (facts.writesNeedLease && (facts.lease?.leftMs ?? 0) <= 0)
-      problems.push(`${name} has no lease, and writes nothing without one (homeregion agent)`)
+    problems.push(...closedBecause(name, facts))
     if (facts.inRecovery || facts.readOnly) continue
     const key = subject.moves.find(m => m.target === name)?.key ?? ''
     for (const probe of await engine.region(name).probeWrites(key, null, 'read committed')) {
