@@ -131,7 +131,14 @@ describe('a source that comes back with writes beyond the cut', () => {
     expect((await decide(plain?.id, 'drop')).code).toBe(5)
   })
 
-  it('then it is brought level and may own again', async () => {
+  it('then it is brought level and may own again, wherever the command was killed on the way', async () => {
+    for (const point of ['fenced', 'followed', 'found', 'listed', 'levelled', 'level', 'lifted']) {
+      const killed = await scene.cli(['rejoin', 'region-a', '--reason', 'power is back', '--yes'], {
+        env: { HOMEREGION_FAULT: `kill@rejoin:${point}` },
+      })
+      expect(killed.signal, `${point}: ${said(killed)}`).toBe('SIGKILL')
+      await expect(write('s14', 'region-a')).rejects.toThrow(/HR00/)
+    }
     const back = await rejoin()
     expect(back.code, said(back)).toBe(0)
     expect(back.stdout).toMatch(/2 keys are level: \d+ rows, the digests of both sides equal/)
