@@ -8,7 +8,7 @@ export function register(program: Command, context: CliContext): void {
     .command('failback')
     .description('move the keys that a forced failover took back to where they came from: a planned move, with all of its gates')
     .argument('<run>', 'the run that failed over')
-    .option('--runbook <name|file>', 'the runbook to follow', 'transfer')
+    .option('--runbook <name|file>', 'the runbook to follow', 'failback')
     .option('--plan <id>', 'apply only if this is still the plan')
     .option('--dry-run', 'show the plan and a first look at its checks, and stop')
     .addHelpText(
