@@ -144,6 +144,42 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await fence.close()
   })
 
+  test('gives back to whom it was taken from, whoever has the names now; to a name alone only where the number is gone', async () => {
+    const { fence } = readOnly(f)
+    await admin.query(`create role shop_a; create role shop_b; create role shop_c; grant insert on account to shop_a; grant delete on account to shop_b;
+      grant update on account to shop_c; grant insert on invoice_1 to shop_c`)
+    await fence.apply(CAUSE)
+    await admin.query(`alter role shop_a rename to shop_x; alter role shop_b rename to shop_a; alter role shop_x rename to shop_b;
+      drop role shop_c; create role shop_c; alter table invoice_1 rename to invoice_one; create table invoice_1 (n int)`)
+    const lines = await fence.lift(CAUSE)
+    const of = async (role: string, of: string) =>
+      (
+        await admin.query<{ p: string[] }>(
+          `select array(select a.privilege_type from pg_class c, aclexplode(c.relacl) a where c.oid = $2::regclass and a.grantee = $1::regrole order by 1) as p`,
+          [role, of],
+        )
+      ).rows[0]?.p
+    // What was shop_a's is shop_b's now, because that is who it is.
+    expect([await of('shop_b', 'account'), await of('shop_a', 'account'), await of('shop_c', 'account')]).toEqual([
+      ['INSERT'],
+      ['DELETE'],
+      ['UPDATE'],
+    ])
+    expect([await of('shop_c', 'invoice_one'), await of('shop_c', 'invoice_1')]).toEqual([['INSERT'], []])
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        'NOTE role shop_a is called shop_b now',
+        'NOTE role shop_b is called shop_a now',
+        'NOTE role shop_c was made anew, and is taken by its name',
+        'NOTE "public"."invoice_1" is called "public"."invoice_one" now, and another has its old name',
+      ]),
+    )
+    await admin.query(`drop table invoice_1; alter table invoice_one rename to invoice_1; revoke all on account, invoice_1 from shop_a, shop_b, shop_c;
+      drop role shop_a, shop_b, shop_c`)
+    expect(await accessLists(admin)).toEqual(before)
+    await fence.close()
+  })
+
   test('an owner and a superuser that write are no proof, and those who do not are named', async () => {
     await admin.query(`alter role app_owner login password 'throwaway-of-one-test'; grant connect on database app to app_owner`)
     const { fence } = readOnly(f, { writers: [loginAs(f, 'app_owner')] })

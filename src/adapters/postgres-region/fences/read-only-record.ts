@@ -13,6 +13,8 @@ export type RecordedPrivilege = {
   readonly privilege: Privilege
   /** Why it cannot come back; null: it can. */
   readonly gone: string | null
+  /** What became of its names: renamed, or made anew and found by name alone; null: all is as it was called. */
+  readonly told: string | null
   readonly reachable: boolean
   /** The catalogue shows it, by the same grantor. */
   readonly standing: boolean
@@ -25,6 +27,7 @@ export async function recordedPrivileges(connection: Connection, at: FenceName):
     kind: row.kind === 'stand-in' ? 'stand-in' : 'grant',
     privilege: privilege(row),
     gone: typeof row.gone === 'string' ? row.gone : null,
+    told: typeof row.told === 'string' ? row.told : null,
     reachable: row.reachable === true,
     standing: row.standing === true,
   }))

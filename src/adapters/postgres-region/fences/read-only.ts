@@ -133,6 +133,7 @@ export function createReadOnlyFence(
     const recorded = await recordedPrivileges(connection, at)
     return [
       ...givingBack(recorded).map(s => step(place, statementText(s), 'As it was before the fence.')),
+      ...toldOf(recorded).map(t => step(place, `-- ${t}`, 'Found by its number, or by its name alone where the number is gone.')),
       ...recorded
         .filter(r => r.kind === 'grant' && r.gone !== null)
         .map(r => step(place, `-- ${privilegeText(r.privilege)}`, `Not brought back: ${r.gone ?? ''}.`)),
@@ -223,8 +224,13 @@ function liftedLines(before: readonly RecordedPrivilege[], after: readonly Recor
   return [
     `${standing.size} of ${given.length} privileges stand as before the fence`,
     ...byHand.map(r => `had been given back by hand: ${privilegeText(r.privilege)}`),
+    ...toldOf(before).map(t => `NOTE ${t}`),
     ...lost.map(r => `not brought back: ${privilegeText(r.privilege)}: ${r.gone ?? 'its grantor may not give it any more'}`),
   ]
+}
+
+function toldOf(recorded: readonly RecordedPrivilege[]): readonly string[] {
+  return [...new Set(recorded.flatMap(r => (r.kind === 'grant' && r.told !== null ? r.told.split('; ') : [])))]
 }
 
 function unreachable(revoked: readonly GrantedWrite[]): readonly string[] {

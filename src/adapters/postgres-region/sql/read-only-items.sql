@@ -1,5 +1,6 @@
 -- What a read-only fence keeps on record, and what has become of it: names as they are now, null for what is gone. $1: region, $2: fence.
--- By number first, so that a renamed table or role is found; by name where a restore or a migration made it anew.
+-- By number, so that a renamed table or role is found, whoever has its name now; by name only where the number is gone because a restore or a
+-- migration made it anew. `told`: what the reader of a lift has to know of that.
 with items as (
   select i.item, f.* from homeregion.fence_item i, jsonb_to_record(i.former) as f(
     kind text, relation text, "relationOid" oid, "column" text, grantee text, "granteeOid" oid, grantor text, "grantorOid" oid, "byOwner" boolean,
@@ -10,12 +11,10 @@ with items as (
          e.oid as now_grantee, e.rolname as now_grantee_name, case when i."byOwner" then c.relowner else g.oid end as now_grantor, g.rolname as now_grantor_name,
          i.column is null or exists (select from pg_attribute t where t.attrelid = c.oid and t.attname = i.column and not t.attisdropped) as column_there
   from items i
-  left join pg_class c on c.oid = coalesce(
-    (select x.oid from pg_class x where x.oid = i."relationOid" and x.relkind in ('r', 'p', 'f', 'v') and (x.oid = to_regclass(i.relation) or to_regclass(i.relation) is null)),
-    to_regclass(i.relation))
+  left join pg_class c on c.oid = coalesce((select x.oid from pg_class x where x.oid = i."relationOid" and x.relkind in ('r', 'p', 'f', 'v')), to_regclass(i.relation))
   left join pg_namespace n on n.oid = c.relnamespace
-  left join pg_roles e on e.oid = coalesce((select x.oid from pg_roles x where x.rolname = i.grantee), (select x.oid from pg_roles x where x.oid = i."granteeOid"))
-  left join pg_roles g on g.oid = coalesce((select x.oid from pg_roles x where x.rolname = i.grantor), (select x.oid from pg_roles x where x.oid = i."grantorOid"))
+  left join pg_roles e on e.oid = coalesce((select x.oid from pg_roles x where x.oid = i."granteeOid"), (select x.oid from pg_roles x where x.rolname = i.grantee))
+  left join pg_roles g on g.oid = coalesce((select x.oid from pg_roles x where x.oid = i."grantorOid"), (select x.oid from pg_roles x where x.rolname = i.grantor))
 )
 select f.item, f.kind, coalesce(f.now_name, f.relation) as relation, f."relationOid"::text as relation_oid, f.column,
        case when f.grantee is not null then coalesce(f.now_grantee_name::text, f.grantee) end as grantee, f."granteeOid"::text as grantee_oid,
@@ -27,6 +26,15 @@ select f.item, f.kind, coalesce(f.now_name, f.relation) as relation, f."relation
          when f.now_grantee = f.relowner then format('%s belongs to %I now', f.relation, f.now_grantee_name)
          when f.now_grantor is null then format('role %I, who gave it, is gone', f.grantor)
        end as gone,
+       nullif(concat_ws('; ',
+         case when f.now_oid <> f."relationOid" then format('%s was made anew, and is taken by its name', f.relation)
+              when to_regclass(f.relation) <> f.now_oid then format('%s is called %s now, and another has its old name', f.relation, f.now_name)
+              when f.now_name <> f.relation then format('%s is called %s now', f.relation, f.now_name) end,
+         case when f.now_grantee <> f."granteeOid" then format('role %I was made anew, and is taken by its name', f.grantee)
+              when f.now_grantee_name <> f.grantee then format('role %I is called %I now', f.grantee, f.now_grantee_name) end,
+         case when f."byOwner" then null
+              when g.oid <> f."grantorOid" then format('role %I was made anew, and is taken by its name', f.grantor)
+              when f.now_grantor_name <> f.grantor then format('role %I is called %I now', f.grantor, f.now_grantor_name) end), '') as told,
        case
          when f."byOwner" then me.rolsuper or pg_has_role(me.oid, f.relowner, 'USAGE')
          else not g.rolsuper and not pg_has_role(g.oid, f.relowner, 'USAGE') and has_schema_privilege(g.oid, f.namespace, 'USAGE')
