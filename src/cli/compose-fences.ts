@@ -1,9 +1,10 @@
 import { type NewEntry, newEntry } from '../adapters/files/fence-entry.ts'
-import { createFenceNotes } from '../adapters/files/fence-notes.ts'
+import { createFenceNotes, type MergeFormer } from '../adapters/files/fence-notes.ts'
 import { createLoggedFence } from '../adapters/files/logged-fence.ts'
 import { createExecFence } from '../adapters/hooks/exec-fence.ts'
 import { createHttpFence } from '../adapters/hooks/http-fence.ts'
 import { createKafkaFence } from '../adapters/kafka-region/fence.ts'
+import { mergeFormer } from '../adapters/kafka-region/fence-record.ts'
 import { createBoundaryFence } from '../adapters/postgres-region/fences/boundary.ts'
 import { createCredentialsFence } from '../adapters/postgres-region/fences/credentials.ts'
 import { provedOnEveryPath } from '../adapters/postgres-region/fences/path-proof.ts'
@@ -53,7 +54,8 @@ function logged(fences: readonly Fence[], { journal, holder }: FenceParts): read
 function composed(region: RegionConfig, fence: FenceConfig, parts: FenceParts): readonly Fence[] {
   const { config, env, journal, hooks, secrets, fault, holder } = parts
   const entry: NewEntry = newEntry(holder.host)
-  const notes = () => createFenceNotes(journal, { region: region.name, fence: fence.name, kind: fence.kind, by: holder.user }, entry)
+  const noted = { region: region.name, fence: fence.name, kind: fence.kind, by: holder.user }
+  const notes = (merge?: MergeFormer) => createFenceNotes(journal, noted, entry, merge)
   const now = () => systemClock.now()
   switch (fence.kind) {
     case 'exec':
@@ -74,6 +76,6 @@ function composed(region: RegionConfig, fence: FenceConfig, parts: FenceParts): 
         ),
       ]
     case 'kafka':
-      return [createKafkaFence(region, fence, config, secrets, notes(), fault)]
+      return [createKafkaFence(region, fence, config, secrets, notes(mergeFormer), fault)]
   }
 }

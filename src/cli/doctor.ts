@@ -2,7 +2,7 @@ import { isHomeregionError } from '../domain/errors.ts'
 import { boundaryProblems } from '../engine/checks/regions.ts'
 import type { CliContext, World } from './context.ts'
 import { leaseFindings } from './doctor-leases.ts'
-import { reconcile } from './fence/tell.ts'
+import { asideLines, reconcile } from './fence/tell.ts'
 import { printable } from './render/error.ts'
 import { mark } from './render/progress.ts'
 
@@ -68,6 +68,7 @@ async function fenceLogFindings(world: World): Promise<readonly Finding[]> {
     const told = await world.controlPlane.fencesTold()
     const bad = told.filter(f => !['applied', 'lifted', 'rotated'].includes(f.event))
     const left = await world.fenceJournal.pending()
+    const aside = await asideLines(world.fenceJournal)
     return [
       listed(
         place,
@@ -78,7 +79,10 @@ async function fenceLogFindings(world: World): Promise<readonly Finding[]> {
       listed(
         place,
         'on this machine',
-        left.length === 0 ? [] : [`${left.length} entries that the control plane does not have: ${world.fenceJournal.file}`],
+        [
+          ...(left.length === 0 ? [] : [`${left.length} entries that the control plane does not have: ${world.fenceJournal.file}`]),
+          ...aside,
+        ],
         'nothing that the control plane does not have',
       ),
     ]

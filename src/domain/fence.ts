@@ -69,7 +69,7 @@ export type FenceNote = {
  * when it answers. @throws `fence-failed` when it could be kept nowhere
  */
 export interface FenceNotes {
-  /** The newest note that can be read; null: none was ever made, or it was lifted. */
+  /** The newest note that can be read, with what every note since the last lifting has to bring back; null: none was made, or it was lifted. */
   read(): Promise<FenceNote | null>
   /** null: lifted. */
   write(note: FenceNote | null): Promise<void>
@@ -109,6 +109,9 @@ export type FenceEntry = {
 /** `recordedAt`: when it reached the control plane, by the control plane's clock. */
 export type LoggedFence = FenceEntry & { readonly recordedAt: string; readonly recordedBy: string }
 
+/** An entry that stands on this machine and is not handed over, and why. */
+export type AsideEntry = { readonly entry: FenceEntry; readonly why: string }
+
 /** The fence log: this machine's file first, so that a fence can be applied while the control plane is down. */
 export interface FenceJournal {
   /** Where it stands on this machine. */
@@ -116,16 +119,19 @@ export interface FenceJournal {
   /** Flushed to this machine's disk when it returns. @throws `fence-failed` when it could not be */
   keep(entries: readonly FenceEntry[]): Promise<void>
   /**
-   * Hands over what stands on this machine only. Returns how many entries that were; null: the control plane did not answer. It is not waited for
-   * a second time by one process unless `again`.
+   * Hands over what stands on this machine only. Returns how many entries that were; null: not all, for a cause that `refusal` says: whatever
+   * it is, no fence waits for it. It is not tried a second time by one process unless `again`. An entry that the control plane will never take is
+   * set aside, and the others go on.
    */
   handOver(again?: boolean): Promise<number | null>
   /** Why the control plane did not take what it was last handed; null when it did, or was not asked. */
   refusal(): string | null
-  /** Entries of this machine that the control plane has not confirmed. */
+  /** Entries of this machine that the control plane has not confirmed, and is still to get. */
   pending(): Promise<readonly FenceEntry[]>
-  /** The newest note of a fence that can be read: the control plane's where it answers, else this machine's. */
-  newestNote(region: string, fence: string): Promise<FenceEntry | null>
+  /** Entries of this machine that the control plane does not get. */
+  aside(): Promise<readonly AsideEntry[]>
+  /** The last notes of a fence, oldest first: the control plane's where it answers, and those that are on this machine only. */
+  notes(region: string, fence: string): Promise<readonly FenceEntry[]>
   /** The newest entry of each fence, notes aside, and whose view that is. */
   told(): Promise<{ readonly entries: readonly FenceEntry[]; readonly from: 'control plane' | 'this machine' }>
 }

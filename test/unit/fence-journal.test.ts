@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { appendFileSync, chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import pg from 'pg'
 import { expect, test } from 'vitest'
 import { tsxLoader } from '../../sandbox/tsx-loader.ts'
 import { newEntry } from '../../src/adapters/files/fence-entry.ts'
@@ -8,8 +9,9 @@ import { createFenceJournal } from '../../src/adapters/files/fence-journal.ts'
 import { createFenceNotes } from '../../src/adapters/files/fence-notes.ts'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { stateFolder } from '../../src/adapters/files/state-folder.ts'
+import { mergeFormer } from '../../src/adapters/kafka-region/fence-record.ts'
 import { HomeregionError } from '../../src/domain/errors.ts'
-import type { FenceEntry, LoggedFence } from '../../src/domain/fence.ts'
+import type { FenceEntry, FenceJournal, LoggedFence } from '../../src/domain/fence.ts'
 import { codedError } from './coded-error.ts'
 import { CAUSE, sampleEntry } from './fence-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
@@ -19,11 +21,15 @@ function createLog() {
   const kept: FenceEntry[] = []
   const log = {
     down: false,
+    /** What it refuses by an error of its own. */
+    refuses: null as ((entry: FenceEntry) => Error | null) | null,
     asked: 0,
     kept,
     logFence: (entries: readonly FenceEntry[]) => {
       log.asked += 1
       if (log.down) return Promise.reject(new HomeregionError('control-plane-unreachable', { fact: 'it is down' }))
+      const [refused] = entries.flatMap(e => log.refuses?.(e) ?? [])
+      if (refused !== undefined) return Promise.reject(refused)
       kept.push(...entries.filter(e => !kept.some(k => k.id === e.id)))
       return Promise.resolve()
     },
@@ -34,8 +40,23 @@ function createLog() {
   return log
 }
 
+function databaseError(code: string, text: string): Error {
+  return Object.assign(new pg.DatabaseError(text, text.length, 'error'), { code })
+}
+
 function told(entries: readonly FenceEntry[]): LoggedFence[] {
   return entries.map(e => ({ ...e, recordedAt: e.at, recordedBy: 'operator' }))
+}
+
+function wall(journal: FenceJournal) {
+  return createFenceNotes(journal, { region: 'region-a', fence: 'wall', kind: 'kafka', by: 'ann' }, newEntry('laptop'), mergeFormer)
+}
+
+const deny = (name: string) => ({ resource: 'topic', name, principal: 'User:app' })
+
+function noteOf(state: 'applying' | 'applied', added: readonly string[], found: readonly string[] = [], asked = 1) {
+  const former = { added: added.map(deny), found: found.map(deny), elsewhere: {} }
+  return { state, cause: CAUSE, asked, since: '2026-01-02T03:04:05.000Z', former }
 }
 
 test('an entry is on this machine first, and in the control plane once it answers', async () => {
@@ -134,7 +155,7 @@ test('the note of a fence is found by the next process, with and without the con
       newEntry('laptop'),
     )
   log.down = true
-  const note = { state: 'applying' as const, cause: CAUSE, since: '2026-01-02T03:04:05.000Z', former: { added: ['x'] } }
+  const note = { state: 'applying' as const, cause: CAUSE, asked: 7, since: '2026-01-02T03:04:05.000Z', former: { added: ['x'] } }
   await open().write(note)
   expect(await open().read()).toEqual(note)
   log.down = false
@@ -146,6 +167,71 @@ test('the note of a fence is found by the next process, with and without the con
   expect(await there.read()).toEqual(note)
   await there.write(null)
   expect(await open().read()).toBeNull()
+})
+
+test('a control plane that answers and cannot write stops no fence: said, and handed over later', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  log.refuses = () => databaseError('25006', 'cannot execute INSERT in a read-only transaction')
+  const journal = createFenceJournal(folder, 'billing', log)
+  const notes = wall(journal)
+  const note = noteOf('applying', ['x'])
+  await notes.write(note)
+  expect(journal.refusal()).toContain('read-only transaction')
+  expect(await journal.pending()).toHaveLength(1)
+  expect(await notes.read()).toEqual(note)
+  expect(log.asked).toBe(1)
+  log.refuses = null
+  expect(await createFenceJournal(folder, 'billing', log).handOver()).toBe(1)
+})
+
+test('one entry that the control plane will never take is kept aside, and the others go on', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  const journal = createFenceJournal(folder, 'billing', log)
+  const [first, poison, last] = [sampleEntry(), sampleEntry({ fence: 'poison' }), sampleEntry()]
+  log.refuses = e => (e.fence === 'poison' ? databaseError('22P02', 'invalid input syntax for type uuid') : null)
+  await journal.keep([first, poison, last])
+  expect(await journal.handOver()).toBe(2)
+  expect(log.kept).toEqual([first, last])
+  expect(await journal.pending()).toEqual([])
+  const later = createFenceJournal(folder, 'billing', log)
+  expect(await later.aside()).toEqual([{ entry: poison, why: expect.stringContaining('invalid input syntax') as string }])
+  const asked = log.asked
+  expect(await later.handOver()).toBe(0)
+  expect(log.asked).toBe(asked)
+})
+
+/** Two machines that put the same fence up during an outage: the second finds the DENY of the first. */
+async function twoMachines() {
+  const log = createLog()
+  log.down = true
+  const open = () => createFenceJournal(temporaryFolder(), 'billing', log)
+  const machines = { first: open(), second: open() }
+  await wall(machines.first).write(noteOf('applied', ['x'], [], 1))
+  await wall(machines.second).write(noteOf('applied', [], ['x'], 2))
+  log.down = false
+  return { log, ...machines }
+}
+
+test.each(['the first', 'the second'])("what one of two machines added is the fence's to take back when %s is heard first", async order => {
+  const { log, first, second } = await twoMachines()
+  for (const journal of order === 'the first' ? [first, second] : [second, first]) await journal.handOver(true)
+  const notes = wall(createFenceJournal(temporaryFolder(), 'billing', log))
+  expect(await notes.read()).toMatchObject({ asked: 2, former: { added: [deny('x')], found: [] } })
+  await notes.write(null)
+  expect(await notes.read()).toBeNull()
+})
+
+test('a lifting ends only what it knew of: what another machine had added stays on record', async () => {
+  const { log, first, second } = await twoMachines()
+  await second.handOver(true)
+  const notes = wall(createFenceJournal(temporaryFolder(), 'billing', log))
+  expect(await notes.read()).toMatchObject({ former: { added: [], found: [deny('x')] } })
+  await notes.write(null)
+  expect(await notes.read()).toBeNull()
+  await first.handOver(true)
+  expect(await notes.read()).toMatchObject({ asked: 1, former: { added: [deny('x')] } })
+  await notes.write(null)
+  expect(await notes.read()).toBeNull()
 })
 
 test('the folder follows HOMEREGION_STATE_DIR, then XDG, then the home', () => {

@@ -1,105 +1,112 @@
-import { join } from 'node:path'
-import { z } from 'zod'
-import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
-import { FENCE_EVENTS, FENCE_KINDS, type FenceEntry, type FenceJournal } from '../../domain/fence.ts'
+import { isHomeregionError } from '../../domain/errors.ts'
+import type { FenceEntry, FenceJournal } from '../../domain/fence.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
-import { createAppendOnlyFile } from './append-only-file.ts'
+import { sqlstate } from '../control-plane/refusals.ts'
+import { createFenceJournalFile } from './fence-journal-file.ts'
 
 /** Entries handed over at once; an outage of a day has fewer. */
 const CHUNK = 200
-
-const entryLine = z.object({
-  entry: z.object({
-    ...{ id: z.string(), region: z.string(), fence: z.string(), kind: z.enum(FENCE_KINDS), event: z.enum(FENCE_EVENTS), at: z.string() },
-    ...{ by: z.string(), host: z.string(), runId: z.string().nullable(), reason: z.string().nullable(), detail: z.json() },
-  }),
-})
-const handedOverLine = z.object({ handedOver: z.array(z.string()) })
+/** Notes looked at of one fence. An application makes two, and each takes up what those before it said. */
+const NOTES = 100
 
 type Log = Pick<ControlPlane, 'logFence' | 'fenceLog' | 'fencesTold'>
 
-/** The fence log of one service on this machine, and its way into the control plane. `handedOver` lines say what need not be sent again. */
+/**
+ * The fence log of one service on this machine, and its way into the control plane. No fence waits for that: whatever goes wrong on the way is
+ * said (`refusal`), and the entries stay on this machine until the next command.
+ */
 export function createFenceJournal(folder: string, service: string, controlPlane: Log): FenceJournal {
-  const file = createAppendOnlyFile(join(folder, `${encodeURIComponent(service)}.fences.jsonl`))
-  // A control plane that did not answer once is not waited for again by every entry of one command: an emergency has no time for it.
-  let silent: string | null = null
+  const file = createFenceJournalFile(folder, service)
+  // A control plane that did not answer, or takes nothing, is not asked again by every entry of one command: an emergency has no time for it.
+  let [silent, closed] = [false, false]
+  let refusal: string | null = null
   let turn: Promise<unknown> = Promise.resolve()
 
-  const entries = async (): Promise<{ readonly all: readonly FenceEntry[]; readonly pending: readonly FenceEntry[] }> => {
-    const lines = await keeping(file.path, () => file.read())
-    const all: FenceEntry[] = lines.flatMap(line => entryLine.safeParse(line).data?.entry ?? [])
-    const handedOver = new Set(lines.flatMap(line => handedOverLine.safeParse(line).data?.handedOver ?? []))
-    return { all, pending: all.filter(entry => !handedOver.has(entry.id)) }
+  const noAnswer = (error: unknown): null => {
+    silent ||= isHomeregionError(error, 'control-plane-unreachable') || isHomeregionError(error, 'outcome-unknown')
+    refusal = textOf(error)
+    return null
   }
 
   /** What the control plane answers, or null when it does not. */
-  const asked = async <T>(ask: () => Promise<T>): Promise<T | null> => {
-    if (silent !== null) return null
-    try {
-      return await ask()
-    } catch (error) {
-      if (!isHomeregionError(error)) throw error
-      silent = error.text.fact
-      return null
-    }
-  }
+  const asked = async <T>(ask: () => Promise<T>): Promise<T | null> => (silent ? null : await ask().catch(noAnswer))
 
   /** If the process dies before `handedOver` is written they are sent again, and the control plane leaves them as they are. */
-  const push = async (): Promise<number | null> => {
-    const { pending } = await entries()
-    for (let i = 0; i < pending.length; i += CHUNK) {
-      const chunk = pending.slice(i, i + CHUNK)
-      if ((await asked(async () => (await controlPlane.logFence(chunk), true))) === null) return null
-      await keeping(file.path, () => file.append([{ handedOver: chunk.map(entry => entry.id) }]))
+  const send = async (entries: readonly FenceEntry[]): Promise<number> => {
+    const [first, ...others] = entries
+    if (first === undefined) return 0
+    try {
+      await controlPlane.logFence(entries)
+    } catch (error) {
+      if (!refusesEntry(error)) throw error
+      // One of them will never be taken. The others are not to wait for it.
+      if (others.length > 0) {
+        const half = Math.ceil(entries.length / 2)
+        return (await send(entries.slice(0, half))) + (await send(entries.slice(half)))
+      }
+      await file.refused(first, `the control plane refuses them (${textOf(error)})`)
+      return 0
     }
-    return pending.length
+    await file.handedOver(entries)
+    return entries.length
+  }
+
+  const push = async (): Promise<number | null> => {
+    if (silent || closed) return null
+    try {
+      const { pending } = await file.read()
+      let handed = 0
+      for (let i = 0; i < pending.length; i += CHUNK) handed += await send(pending.slice(i, i + CHUNK))
+      refusal = null
+      return handed
+    } catch (error) {
+      closed = true
+      return noAnswer(error)
+    }
   }
 
   const journal: FenceJournal = {
     file: file.path,
     keep: async added => {
-      const lines = added.map(entry => ({ entry }))
-      await keeping(file.path, () => file.append(lines))
+      await file.keep(added)
     },
     handOver: async (again = false) => {
-      if (again) silent = null
+      if (again) [silent, closed] = [false, false]
       const mine = turn.then(push, push)
       turn = mine.catch(() => undefined)
       return await mine
     },
-    refusal: () => silent,
-    pending: async () => (await entries()).pending,
-    newestNote: async (region, fence) => {
+    refusal: () => refusal,
+    pending: async () => (await file.read()).pending,
+    aside: async () => (await file.read()).aside,
+    notes: async (region, fence) => {
       // Handed over first: the order in which notes reach the control plane is the order that counts.
-      const handed = await journal.handOver()
-      const told = handed === null ? null : await asked(() => controlPlane.fenceLog({ region, fence, events: ['noted'], limit: 1 }))
-      if (told !== null) return told[0] ?? null
-      return (await entries()).all.filter(e => e.event === 'noted' && e.region === region && e.fence === fence).at(-1) ?? null
+      await journal.handOver()
+      const told = await asked(() => controlPlane.fenceLog({ region, fence, events: ['noted'], limit: NOTES }))
+      const { all, pending, aside } = await file.read()
+      const mine = (entry: FenceEntry) => entry.event === 'noted' && entry.region === region && entry.fence === fence
+      if (told === null) return all.filter(mine)
+      const here = [...aside.map(a => a.entry), ...pending].filter(e => mine(e) && !told.some(t => t.id === e.id))
+      // What this machine could not hand over counts too: one that was refused as old, the others as newest.
+      return [...here.filter(e => !pending.includes(e)), ...told.toReversed(), ...here.filter(e => pending.includes(e))]
     },
     told: async () => {
       const handed = await journal.handOver()
       const told = handed === null ? null : await asked(() => controlPlane.fencesTold())
       if (told !== null) return { entries: told, from: 'control plane' }
-      const newest = new Map((await entries()).all.filter(e => e.event !== 'noted').map(e => [`${e.region} ${e.fence}`, e]))
+      const { all } = await file.read()
+      const newest = new Map(all.filter(e => e.event !== 'noted').map(e => [`${e.region} ${e.fence}`, e]))
       return { entries: [...newest.values()], from: 'this machine' }
     },
   }
   return journal
 }
 
-async function keeping<T>(path: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    const why = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.message) : String(error)
-    throw new HomeregionError(
-      'fence-failed',
-      {
-        fact: `what happens to fences cannot be kept in ${path}: ${why}`,
-        state: 'Nothing was changed without a record of it.',
-        next: 'make the folder writable, or set HOMEREGION_STATE_DIR',
-      },
-      { cause: error },
-    )
-  }
+/** The entry is at fault (its data, or a rule of the table), not the control plane: it would be refused for ever. */
+function refusesEntry(error: unknown): boolean {
+  return /^(22|23|54)/.test(sqlstate(error) ?? '')
+}
+
+function textOf(error: unknown): string {
+  return isHomeregionError(error) ? error.text.fact : error instanceof Error ? error.message : String(error)
 }

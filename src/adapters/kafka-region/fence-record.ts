@@ -1,7 +1,7 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Json } from '../../domain/evidence.ts'
 import type { FenceNote } from '../../domain/fence.ts'
-import type { DenyBinding } from './deny-binding.ts'
+import { type DenyBinding, union, without } from './deny-binding.ts'
 
 /** What is on record of a Kafka fence while it stands: enough to bring back exactly what was there. */
 export type FenceRecord = {
@@ -16,8 +16,11 @@ export type FenceRecord = {
 export const NOTHING_ON_RECORD: FenceRecord = { added: [], found: [], elsewhere: {} }
 
 export function recordOf(note: FenceNote | null): FenceRecord {
-  if (note === null) return NOTHING_ON_RECORD
-  const former = asObject(note.former)
+  return note === null ? NOTHING_ON_RECORD : readRecord(note.former)
+}
+
+function readRecord(json: Json): FenceRecord {
+  const former = asObject(json)
   return {
     added: asBindings(former['added']),
     found: asBindings(former['found']),
@@ -29,6 +32,27 @@ export function recordOf(note: FenceNote | null): FenceRecord {
 
 export function toJson(record: FenceRecord): Json {
   return record
+}
+
+/**
+ * One record of those that several machines made without hearing of each other, oldest first: a DENY that one of them found may be what
+ * another had made a moment before.
+ */
+export function mergeFormer(formers: readonly [Json, ...Json[]]): Json {
+  const records: FenceRecord[] = []
+  for (const former of formers) {
+    try {
+      records.push(readRecord(former))
+    } catch {
+      // Told by whoever goes by it; a status can still be shown.
+      return former
+    }
+  }
+  const added = records.reduce<readonly DenyBinding[]>((all, r) => union(all, r.added), [])
+  const found = records.reduce<readonly DenyBinding[]>((all, r) => union(all, r.found), [])
+  // Who looked first saw the other clusters before anything of this could be copied there.
+  const elsewhere = Object.assign({}, ...records.toReversed().map(r => r.elsewhere)) as FenceRecord['elsewhere']
+  return toJson({ added, found: without(found, added), elsewhere })
 }
 
 function asObject(value: Json | undefined): Readonly<Record<string, Json>> {
