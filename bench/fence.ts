@@ -22,6 +22,7 @@ import type { RegionConfig, SecretSink } from '../src/domain/config.ts'
 import type { Fence } from '../src/domain/fence.ts'
 import { fenceHolds } from '../src/engine/checks/fence-holds.ts'
 import { type RegionFixture, secrets, startRegion } from '../test/integration/boundary-fixture.ts'
+import { liftStanding } from '../test/rig/lift-standing.ts'
 import { createFakeEngine } from '../test/unit/engine-fixture.ts'
 import { type DelayingProxy, startDelayingProxy } from './delaying-proxy.ts'
 
@@ -147,7 +148,7 @@ async function wholeRegion(on: RegionFixture): Promise<void> {
         took.get(fence.name)?.push(performance.now() - started)
         const open = proofs.filter(o => o.verdict !== 'pass')
         if (open.length > 0) process.stdout.write(`fence ${fence.name} was not proved: ${open.map(o => o.observed).join('; ')}\n`)
-        await fence.lift(cause)
+        await liftStanding(fence, cause)
       }
   } finally {
     await Promise.all(fences.map(async f => await f.close()))

@@ -39,6 +39,8 @@ export const ERRORS = {
   'unknown-fence': 'usage',
   /** A fence was not applied or lifted as a whole; its state line says what stands. */
   'fence-failed': 'needsHuman',
+  /** Somebody wants the fence to stand whom this lift had not heard of. */
+  'fence-asked-again': 'conflict',
   /** A fence does not hold back what it should. */
   'fence-open': 'refused',
   /** The control plane's word that the region owns something is missing. */

@@ -28,6 +28,8 @@ export type FenceStatus = {
   /** ISO 8601, null while lifted or unknown. */
   readonly since: string | null
   readonly cause: FenceCause | null
+  /** Which wish that is; null while lifted, or where it could not be read. */
+  readonly asked: number | null
   /** What it holds now, one line each, as read back: `app_writer: NOLOGIN`. For `unknown`: why. */
   readonly holds: readonly string[]
 }
@@ -48,8 +50,12 @@ export interface Fence {
   apply(cause: FenceCause): Promise<readonly string[]>
   /** The proof: real refused writes and catalogues read, nothing changed. At least one observation; only all `pass` is proof. */
   verify(): Promise<readonly Observation[]>
-  /** Takes back exactly what `apply` changed, nothing more. Idempotent; finishes what was half-done. Errors as `apply`. */
-  lift(cause: FenceCause): Promise<readonly string[]>
+  /**
+   * Takes back exactly what `apply` changed, nothing more. Idempotent; finishes what was half-done. Errors as `apply`.
+   * @param asked the wish that this lift is allowed to end, as its caller saw it (`FenceStatus.asked`); null: it saw none
+   * @throws `fence-asked-again` when another one is on record by now; nothing was lifted
+   */
+  lift(cause: FenceCause, asked: number | null): Promise<readonly string[]>
   status(): Promise<FenceStatus>
   close(): Promise<void>
 }
@@ -58,6 +64,7 @@ export interface Fence {
 export type FenceNote = {
   readonly state: Exclude<FenceState, 'lifted' | 'unknown'>
   readonly cause: FenceCause
+  readonly asked: number
   /** ISO 8601. */
   readonly since: string
   /** What `lift` needs to bring back. */

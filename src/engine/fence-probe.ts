@@ -37,7 +37,7 @@ async function statusOf(fence: Fence): Promise<FenceStatus> {
   try {
     return await fence.status()
   } catch (error) {
-    return { state: 'unknown', since: null, cause: null, holds: [coded(error).text.fact] }
+    return { state: 'unknown', since: null, cause: null, asked: null, holds: [coded(error).text.fact] }
   }
 }
 

@@ -3,6 +3,7 @@ import { formatMs } from '../domain/duration.ts'
 import { HomeregionError } from '../domain/errors.ts'
 import type { LeaseState } from '../domain/failover.ts'
 import type { Fence } from '../domain/fence.ts'
+import { wisher } from '../domain/fence-wish.ts'
 import type { Engine } from './context.ts'
 import type { Attestation, ForcedMove, ForcedSettings } from './forced-move.ts'
 import { applyFences, coded, endOf, liftFences } from './region-fences.ts'
@@ -140,14 +141,18 @@ export async function releaseSource(
   }
   if (move.fence !== 'external-fence-holds') return
   const mine: Fence[] = []
+  const seen = new Map<string, number>()
   for (const fence of external) {
-    const { state, cause } = await fence.status()
-    if (state !== 'lifted' && cause?.runId === journal.runId) mine.push(fence)
+    const { state, cause, asked } = await fence.status()
+    if (state === 'lifted' || cause === null) continue
+    if (cause.runId === journal.runId && asked !== null) {
+      mine.push(fence)
+      seen.set(fence.name, asked)
+    } else move.operator.report({ type: 'note', text: `fence ${fence.name} of ${source} stands for ${wisher(cause)}: this run leaves it` })
   }
   const cause = { reason: `run ${journal.runId} handed nothing over`, by: engine.holder.user, runId: journal.runId }
-  const results = await liftFences(mine, cause, { started: () => undefined, ended: () => undefined, interrupted: () => false }, () =>
-    Promise.resolve(),
-  )
+  const quiet = { started: () => undefined, ended: () => undefined, interrupted: () => false }
+  const results = await liftFences(mine, cause, quiet, seen, () => Promise.resolve())
   const end = endOf(results, mine.length)
   if (end !== null) throw end
 }

@@ -78,7 +78,7 @@ export async function recover(key: KeyMove, error: unknown): Promise<KeyEnd> {
       exit: 'needsHuman',
       fact: `${cause}; and the way back failed: ${textOf(undoError)}`,
       state: `${shown} is ${key.record.state} on record (home ${key.record.homeRegion}, epoch ${key.record.epoch}); it was NOT verified that ${move.source} can write it.`,
-      next: runCommand('abort'),
+      next: (isHomeregionError(undoError, 'fence-asked-again') ? undoError.text.next : undefined) ?? runCommand('abort'),
     }
   }
 }

@@ -1,5 +1,5 @@
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
-import { type Observation, unknown } from '../domain/evidence.ts'
+import { fail, type Observation, unknown } from '../domain/evidence.ts'
 import type { Fence, FenceCause, FenceKind } from '../domain/fence.ts'
 
 /**
@@ -33,24 +33,50 @@ export type FenceWatcher = {
   interrupted(): boolean
 }
 
-/** Applies each and proves it. One that fails does not keep the others from being tried: more fence is better. */
+/**
+ * Applies each and proves it. One that fails does not keep the others from being tried: more fence is better. Read again when all were: one that
+ * somebody lifted meanwhile does not stand, however well it had been applied.
+ */
 export async function applyFences(fences: readonly Fence[], cause: FenceCause, watcher: FenceWatcher): Promise<readonly FenceResult[]> {
-  return await eachInTurn(inOrder(fences, 'apply'), 'apply', watcher, async fence => {
+  const results = await eachInTurn(inOrder(fences, 'apply'), 'apply', watcher, async fence => {
     const lines = await fence.apply(cause)
     return { lines, proofs: await proofsOf(fence) }
   })
+  return await Promise.all(
+    results.map(async result => {
+      const fence = fences.find(f => f.name === result.fence.name)
+      if (result.error !== null || fence === undefined) return result
+      // One that cannot be read any more was proved when it was applied: exec and http may have cut the way to it.
+      const state = await fence.status().then(
+        s => s.state,
+        () => 'unknown' as const,
+      )
+      if (state !== 'lifted' && state !== 'lifting') return result
+      const gone = fail(
+        `${fence.region} fence ${fence.name}`,
+        'it stands when all are applied',
+        `it is ${state}: by somebody else, meanwhile`,
+      )
+      watcher.ended({ ...result, lines: [], proofs: [gone] })
+      return { ...result, proofs: [...result.proofs, gone] }
+    }),
+  )
 }
 
-/** `before` is asked right before each is lifted, and its error keeps this one and all that would follow. */
+/** The wish of each fence that its caller saw stand, by name; one that stood for nobody is not in it, nor one that could not be read. */
+export type SeenWishes = ReadonlyMap<string, number>
+
+/** `before` is asked right before each is lifted, and its error keeps this one and all that would follow. Only what was `seen` is lifted. */
 export async function liftFences(
   fences: readonly Fence[],
   cause: FenceCause,
   watcher: FenceWatcher,
+  seen: SeenWishes,
   before: (fence: Fence) => Promise<void>,
 ): Promise<readonly FenceResult[]> {
   return await eachInTurn(inOrder(fences, 'lift'), 'lift', watcher, async fence => {
     await before(fence)
-    return { lines: await fence.lift(cause), proofs: [] }
+    return { lines: await fence.lift(cause, seen.get(fence.name) ?? null), proofs: [] }
   })
 }
 
@@ -71,7 +97,8 @@ async function eachInTurn(
     )
     results.push(result)
     watcher.ended(result)
-    if (result.error?.code === 'lift-refused') break
+    // Another wish for one of them is one for all that would follow.
+    if (result.error?.code === 'lift-refused' || result.error?.code === 'fence-asked-again') break
   }
   return results
 }

@@ -131,7 +131,7 @@ async function liftOwn(parts: RejoinParts, region: string, reason: string): Prom
       continue
     }
     await requireLiftAllowed({ controlPlane, database: database(region), region, asTarget: true, defaultHome })
-    const lines = await fence.lift({ reason: `${REASON}: ${reason}`, by, runId: null })
+    const lines = await fence.lift({ reason: `${REASON}: ${reason}`, by, runId: null }, status.asked)
     await fault('rejoin:lifted')
     tell(`fence ${fence.name} of ${region} is lifted: ${lines.join('; ')}`)
   }

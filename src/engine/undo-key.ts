@@ -4,7 +4,7 @@ import type { OwnershipChange } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
 import { type OwnershipRecord, resumeTransition } from '../domain/ownership.ts'
 import { announceOwner } from './actions/activate.ts'
-import { liftRegionFences } from './actions/fence-region.ts'
+import { liftRegionFences, requireOwnFences } from './actions/fence-region.ts'
 import { isContradiction, requireTargetClosed } from './contradiction.ts'
 import { isMoved, type KeyMove, refresh, take } from './key-move.ts'
 
@@ -29,7 +29,9 @@ export async function undoKey(key: KeyMove): Promise<boolean> {
         isContradiction(error) ||
         isHomeregionError(error, 'superseded') ||
         isHomeregionError(error, 'epoch-moved') ||
-        isHomeregionError(error, 'run-leased')
+        isHomeregionError(error, 'run-leased') ||
+        // Waiting does not settle whose fence it is.
+        isHomeregionError(error, 'fence-asked-again')
       )
         throw error
       if (engine.clock.monotonicMs() - started > UNDO_DEADLINE_MS) throw error
@@ -55,6 +57,8 @@ async function tryUndo(key: KeyMove): Promise<boolean> {
         .read(move.key)
         .catch(() => null)
   requireTargetClosed(key, target)
+  // Before anything says that the source may write.
+  await requireOwnFences(key)
   // One commit each: the record of a key moves by one row of its log at a time.
   // Dying after the last one: the record says the source may write, its boundary still refuses. `abort` again opens it.
   for (const transition of wayBack(key.record, row))

@@ -6,7 +6,7 @@ import type { SandboxRegion } from '../../sandbox/layout.ts'
 import { holds } from '../../sandbox/recorder.ts'
 import type { CliOptions, CliResult } from '../rig/cli.ts'
 import { atPort, configCopy } from './config-copy.ts'
-import { COMMAND_TIMEOUT_MS, eventually, useScene } from './scene.ts'
+import { COMMAND_TIMEOUT_MS, eventually, stopped, useScene } from './scene.ts'
 
 const scene = useScene(['hand-load', 'hand-forged'])
 
@@ -180,6 +180,46 @@ describe('two operators at once', () => {
     expect(lifted.code, said(lifted)).toBe(0)
     expect(await login('region-b', secretOf('region-b'))).toBeNull()
     expect((await fence(['status', 'region-b'])).stdout).not.toContain('applied')
+  })
+})
+
+describe('a fence that is asked for again', () => {
+  it('is not taken down by a lift that was allowed before', async () => {
+    expect((await apply('region-a', ['--fence', 'boundary'])).code).toBe(0)
+    const args = ['fence', 'lift', 'region-a', '--fence', 'boundary', '--reason', 'it is over', '--yes']
+    const late = scene.rig.startCli(args, { timeoutMs: COMMAND_TIMEOUT_MS, env: { HOMEREGION_FAULT: 'stop@fence:boundary:before-lift' } })
+    await stopped(late)
+    const again = await fence(['apply', 'region-a', '--fence', 'boundary', '--reason', 'second incident', '--yes'])
+    expect(again.code, said(again)).toBe(0)
+    expect(again.stdout).toMatch(/stood already, since .* for .*\(the night\); it stands for .*\(second incident\) too now/)
+    late.child.kill('SIGCONT')
+    const end = await late.done
+    expect(end.code, said(end)).toBe(5)
+    expect(end.stderr).toMatch(/boundary is applied since .*\(the night\)/)
+    expect(end.stderr).toMatch(/asked for again at .*\(second incident\)/)
+    const probed = await fence(['probe', 'region-a', '--fence', 'boundary'])
+    expect(probed.code, said(probed)).toBe(0)
+  })
+
+  it('is not lifted by a rotation, also where the control plane does not hear of it', async () => {
+    touched.add('region-a')
+    const rotation = scene.rig.startCli(['credentials', 'rotate', 'region-a', '--role', 'app_writer', '--yes'], {
+      timeoutMs: COMMAND_TIMEOUT_MS,
+      env: { HOMEREGION_FAULT: 'stop@rotate:between' },
+    })
+    await stopped(rotation)
+    const config = configCopy(scene, c => {
+      c.controlPlane = { ...atPort(c.controlPlane, 1) }
+    })
+    const emergency = await fence(['apply', 'region-a', '--fence', 'credentials', '--reason', 'stolen', '--yes'], {
+      env: { HOMEREGION_STATE_DIR: join(scene.dir, 'alone'), HOMEREGION_CONFIG: config },
+    })
+    expect(emergency.code, said(emergency)).toBe(0)
+    rotation.child.kill('SIGCONT')
+    const end = await rotation.done
+    expect(end.code, said(end)).toBe(5)
+    expect(said(end)).toMatch(/credentials of region-a was asked for again at .*\(stolen\)/)
+    expect(await login('region-a', secretOf('region-a'))).toBe('28000')
   })
 })
 

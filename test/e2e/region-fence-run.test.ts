@@ -151,6 +151,35 @@ describe('a run that fences the region its last key leaves', () => {
     expect(await fenceStates('region-b')).toMatchObject({ 'read-only': 'lifted' })
   })
 
+  it('leaves a fence that a person asked for meanwhile, and does not call the source writable', async () => {
+    const failing = '  - id: fails\n    title: Fails\n    action: { exec: { command: ["false"], timeout: 5s } }'
+    const book = runbook(stepBefore('activate', `${seal('read-only')}\n${failing}`))
+    const run = rig.startCli(['transfer', KEYS[0], '--to', 'region-a', '--runbook', book, '--confirm', KEYS[0], '--observe', '0s'], {
+      timeoutMs: 170_000,
+      env: { HOMEREGION_FAULT: 'stop@fence-region:read-only' },
+    })
+    await stopped(run)
+    const person = await rig.cli(['fence', 'apply', 'region-b', '--fence', 'read-only', '--reason', 'incident', '--yes'], {
+      timeoutMs: 120_000,
+    })
+    expect(person.code, person.stdout + person.stderr).toBe(0)
+    run.child.kill('SIGCONT')
+    const end = await run.done
+    const said = end.stdout + end.stderr
+    expect(end.code, said).toBe(7)
+    expect(said).toMatch(/fence read-only of region-b is applied since .*\(incident\): this run leaves it/)
+    expect(said).toContain('NOT verified that region-b can write it')
+    expect(said).toContain('homeregion fence lift region-b --fence read-only')
+    expect(await fenceStates('region-b')).toMatchObject({ 'read-only': 'applied' })
+    expect(await tryWrite(KEYS[0], 'region-b')).not.toBeNull()
+    const lift = ['fence', 'lift', 'region-b', '--fence', 'read-only', '--reason', 'over', '--yes']
+    const lifted = await rig.cli(lift, { timeoutMs: 120_000 })
+    expect(lifted.code, lifted.stdout + lifted.stderr).toBe(0)
+    const aborted = await rig.cli(['abort', runIdOf(said)], { timeoutMs: 120_000 })
+    expect(aborted.code, aborted.stdout + aborted.stderr).toBe(0)
+    expect(await tryWrite(KEYS[0], 'region-b')).toBeNull()
+  })
+
   it('killed between two fences, it is aborted to a region that writes again', async () => {
     const book = runbook(stepBefore('activate', seal('boundary, read-only')))
     const killed = await rig.cli(['transfer', KEYS[0], '--to', 'region-a', '--runbook', book, '--confirm', KEYS[0], '--observe', '0s'], {

@@ -18,6 +18,7 @@ import type { Exile } from '../../src/domain/failover.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import type { ControlPlane, RegionDatabase } from '../../src/domain/ports.ts'
 import type { RegionPulse } from '../../src/domain/pulse.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { adminSecrets, type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
 import { HOLDER } from './control-plane-fixture.ts'
 import { type ForcedFixture, failoverPlan, startForcedFixture } from './forced-fixture.ts'
@@ -159,7 +160,7 @@ test('a fence that was lifted behind the back of its record is told once, in the
   await told('applied')
   await watch.look()
   expect(parts.metrics.text()).toContain('homeregion_fence_holds{region="region-a",fence="boundary"} 1')
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   await watch.look()
   await watch.look()
   expect(await toldOf()).toBe('found-lifted')
@@ -189,7 +190,7 @@ test('a region in exile that answers again is closed at once; one that is back i
   await watch.look(region.name)
   expect(log.filter(l => l.startsWith('alarm'))).toHaveLength(1)
   exiles = [{ ...open, endedAt: '2026-01-02T00:00:00Z', endedBy: 'op', endReason: 'level' }]
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   await watch.look(region.name)
   expect(await fence.status()).toMatchObject({ state: 'lifted' })
 })

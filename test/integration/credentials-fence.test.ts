@@ -8,9 +8,11 @@ import { lookAtSessions } from '../../src/adapters/postgres-region/fences/role-s
 import type { HomeregionError } from '../../src/domain/errors.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import type { Sink } from '../../src/domain/sink.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { codedError } from '../unit/coded-error.ts'
 import { CAUSE, fenceOf } from './credentials-fence-of.ts'
 import { type CredentialsScene, OLD, ROLES, startScene } from './credentials-scene.ts'
+import { keepsWishesApart } from './fence-wishes.ts'
 import { startHammer } from './hammer.ts'
 
 const WAIT_MS = 20_000
@@ -36,12 +38,18 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
   const refused = async (work: () => Promise<unknown>): Promise<HomeregionError> => await codedError(work)
   const rows = async () => Number((await scene.admin.query<{ n: number }>('select count(*)::int as n from public.hammered')).rows[0]?.n)
 
+  test('keeps wishes apart', async () => {
+    const fence = scene.fence()
+    await keepsWishesApart(fence)
+    await fence.close()
+  })
+
   test('ends logins, sessions and the old secret, and gives everything back', async () => {
     const before = await scene.role('app_writer')
     const idle = await scene.role('app_idle')
     const others = await scene.others()
     const fence = scene.fence()
-    expect(await fence.status()).toEqual({ state: 'lifted', since: null, cause: null, holds: [] })
+    expect(await fence.status()).toEqual({ state: 'lifted', since: null, cause: null, asked: null, holds: [] })
 
     const steps = await fence.plan('apply')
     expect(steps.map(s => s.text)).toContain('ALTER ROLE "app_writer" NOLOGIN')
@@ -66,15 +74,15 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     const later = { reason: 'an incident', by: 'somebody else', runId: 'run-7' }
     await fence.apply(later)
     expect(scene.held('app_writer')).toBe(secret)
-    expect(await fence.status()).toMatchObject({ state: 'applied', since, cause: later })
+    expect(await fence.status()).toMatchObject({ state: 'applied', since, cause: CAUSE })
 
-    const lifted = await fence.lift(CAUSE)
+    const lifted = await liftStanding(fence, CAUSE)
     expect(lifted.join('\n')).toContain(
       `app_writer: LOGIN, new password, logged in as app_writer with file ${scene.secretFile('app_writer')}`,
     )
     expect(lifted.join('\n')).toContain('app_idle: NOLOGIN, new password, as it was')
     expect(await fence.status()).toMatchObject({ state: 'lifted' })
-    expect(await fence.lift(CAUSE)).toEqual(['credentials: nothing of it stood'])
+    expect(await liftStanding(fence, CAUSE)).toEqual(['credentials: nothing of it stood'])
     expect(await scene.role('app_writer')).toEqual({ ...after, login: true })
     expect(await scene.role('app_idle')).toMatchObject({ login: false, valid: idle.valid })
     expect(await scene.login('app_writer', secret)).toBe('in')
@@ -92,7 +100,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
       await fence.plan('lift'),
     ])
     const secrets = ROLES.map(scene.held)
-    const also = JSON.stringify(await fence.lift(CAUSE))
+    const also = JSON.stringify(await liftStanding(fence, CAUSE))
     for (const secret of [...secrets, OLD]) {
       expect(scene.log()).not.toContain(secret)
       expect(said + also).not.toContain(secret)
@@ -114,7 +122,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
       if (i % 5 === 0) await proved(fence)
       expect(await waitUntil(() => pool.refused() > attempts + 12, WAIT_MS)).toBe(true)
       survivors += (await rows()) - fenced
-      await fence.lift(CAUSE)
+      await liftStanding(fence, CAUSE)
     }
     expect(survivors).toBe(0)
     expect(pool.sqlstates()).toEqual(expect.arrayContaining(['28000', '57P01']))
@@ -183,7 +191,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(error.text.state).toContain('app_writer: NOLOGIN, password unchanged, a new secret was on its way to the sink (read back)')
     expect(await scene.role('app_writer')).toEqual({ ...before, login: false })
     expect(await scene.login('app_writer', OLD)).toBe('28000')
-    const lines = await fence.lift(CAUSE)
+    const lines = await liftStanding(fence, CAUSE)
     expect(lines.join('\n')).toContain('app_writer: LOGIN, old password')
     expect(lines.join('\n')).toContain('NOTE the new secret of app_writer was not delivered')
     expect(await scene.role('app_writer')).toEqual(before)
@@ -199,7 +207,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     const neverInForce = readFileSync(file, 'utf8')
     expect(neverInForce).not.toBe(OLD)
     const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
-    expect((await fence.lift(CAUSE)).join()).toContain('app_writer: LOGIN, new password, logged in as app_writer')
+    expect((await liftStanding(fence, CAUSE)).join()).toContain('app_writer: LOGIN, new password, logged in as app_writer')
     expect(scene.held('app_writer')).not.toBe(neverInForce)
     expect(await scene.login('app_writer', scene.held('app_writer'))).toBe('in')
   })
@@ -208,7 +216,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
     await fence.apply(CAUSE)
     writeFileSync(scene.secretFile('app_writer'), 'something-else')
-    const error = await refused(async () => await fence.lift(CAUSE))
+    const error = await refused(async () => await liftStanding(fence, CAUSE))
     expect(error.code).toBe('fence-failed')
     expect(error.text.fact).toContain('(28P01)')
     expect(error.text.state).toContain('app_writer: LOGIN, new password')
@@ -222,7 +230,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(error.text.fact).toContain('took it, and holds another value when it is read back')
     expect(error.text.state).toContain('app_writer: NOLOGIN, password unchanged')
     expect(await scene.role('app_writer')).toEqual({ ...before, login: false })
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect(await scene.role('app_writer')).toEqual(before)
   })
 
@@ -230,7 +238,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
     await fence.apply(CAUSE)
     writeFileSync(scene.secretFile('app_writer'), '')
-    const error = await refused(async () => await fence.lift(CAUSE))
+    const error = await refused(async () => await liftStanding(fence, CAUSE))
     expect(error.code).toBe('fence-failed')
     expect(error.text.fact).toContain(`file ${scene.secretFile('app_writer')} holds nothing`)
     expect(error.text.next).toBe('homeregion credentials rotate region-a')
@@ -254,7 +262,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
   test('two operators at once take turns, and the secret in the sink is the one in force', async () => {
     const fences = [scene.fence(), scene.fence()]
     await Promise.all(fences.map(async f => await f.apply(CAUSE)))
-    await fences[0]?.lift(CAUSE)
+    await liftStanding(fences[0] as Fence, CAUSE)
     expect(await scene.login('app_writer', scene.held('app_writer'))).toBe('in')
   })
 
@@ -305,7 +313,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(await hidden).not.toBe('wrote')
     expect(await rows()).toBe(before)
     await proved(fence)
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect(await scene.login('app_writer', scene.held('app_writer'))).toBe('in')
   })
 
@@ -324,7 +332,7 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
           await fence.apply(CAUSE)
           await proved(fence)
         }
-        await fence.lift(CAUSE)
+        await liftStanding(fence, CAUSE)
         for (const role of ROLES) {
           const now = await scene.role(role)
           const untouched = then === 'lift' && (phases.get(role) ?? 'closed') === 'closed'
@@ -342,10 +350,10 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
         await fence.apply(CAUSE)
         if (!(await scene.killed('lift', point))) break
         points.lift = point
-        await fence[then](CAUSE)
+        await (then === 'apply' ? fence.apply(CAUSE) : liftStanding(fence, CAUSE))
         if (then === 'apply') {
           await proved(fence)
-          await fence.lift(CAUSE)
+          await liftStanding(fence, CAUSE)
         }
         expect(await scene.role('app_writer')).toMatchObject({ login: true, valid: null })
         expect(await scene.role('app_idle')).toMatchObject({ login: false })

@@ -16,6 +16,7 @@ import type { FaultPoint, RegionDatabase } from '../../src/domain/ports.ts'
 import { fenceHolds } from '../../src/engine/checks/fence-holds.ts'
 import { fenceCoversWriters } from '../../src/engine/checks/regions.ts'
 import type { CheckSubject } from '../../src/engine/context.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { startSessionPooler } from '../rig/session-pooler.ts'
 import { createFakeEngine } from '../unit/engine-fixture.ts'
 import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
@@ -353,7 +354,7 @@ describe.each<PostgresVersion>([15, 18])('the fence on every path, PostgreSQL %i
         ['region-a endpoint pool', 'pass'],
         ['region-a endpoint replica', 'pass'],
       ])
-      await fence.lift(cause)
+      await liftStanding(fence, cause)
       expect(elsewhere(await fence.verify())).toEqual([])
       // Given time, the standby has the lift as well; then it stops listening.
       await copy.holdWal()
@@ -364,7 +365,7 @@ describe.each<PostgresVersion>([15, 18])('the fence on every path, PostgreSQL %i
         ['region-a endpoint replica', 'unknown'],
       ])
       copy.releaseWal()
-      await fence.lift(cause)
+      await liftStanding(fence, cause)
     }
   })
 

@@ -3,6 +3,7 @@ import { type AuditFinding, SQLSTATE } from '../../src/domain/boundary.ts'
 import { isHomeregionError } from '../../src/domain/errors.ts'
 import { fail, type Observation, pass } from '../../src/domain/evidence.ts'
 import type { FenceKind } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import type { MatrixScene } from './fence-matrix-scene.ts'
 import type { Writer } from './fence-matrix-writers.ts'
 
@@ -112,7 +113,7 @@ function fenceOf(scene: MatrixScene, column: Column, key: string): OneFence {
     kind: fence.kind,
     apply: async () => await words(fence.apply(CAUSE)),
     verify: async () => await fence.verify(),
-    lift: async () => void (await fence.lift(CAUSE)),
+    lift: async () => void (await liftStanding(fence, CAUSE)),
   }
 }
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitUntil } from '../../sandbox/wait-until.ts'
 import { protocolError } from '../../src/adapters/kafka-region/kafka-client.ts'
 import { isHomeregionError } from '../../src/domain/errors.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { expectDocumented, markdownTable } from './fences-document.ts'
 import { createFence, fenceOf, follow, type KafkaScene, notesInMemory, startKafkaScene } from './kafka-fence-fixture.ts'
 
@@ -120,7 +121,7 @@ test.each(WRITERS)('the Kafka fence lets no write of this kind through without a
     // The proof is looked at again before anybody is let write elsewhere: it names the principal as long as it may write.
     if (code === null) expect((await fence.verify()).some(o => names(o.observed))).toBe(true)
   }
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
   const { values, feed } = follow(scene.connection('reader'), place.topic)
   await send(await plain('app', false), place.topic, 'end')

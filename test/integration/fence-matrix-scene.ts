@@ -159,7 +159,7 @@ function renewed(make: () => Fence): Fence {
     plan: async direction => await once(async f => await f.plan(direction)),
     apply: async cause => await once(async f => await f.apply(cause)),
     verify: async () => await once(async f => await f.verify()),
-    lift: async cause => await once(async f => await f.lift(cause)),
+    lift: async (cause, asked) => await once(async f => await f.lift(cause, asked)),
     status: async () => await once(async f => await f.status()),
     close: async () => undefined,
   }

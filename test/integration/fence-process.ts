@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { createReadOnlyFence } from '../../src/adapters/postgres-region/fences/read-only.ts'
 import { createFaultPoint } from '../../src/adapters/system/fault-point.ts'
 import type { Config, RegionConfig } from '../../src/domain/config.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 
 const { config, password } = JSON.parse(readFileSync(0, 'utf8')) as { config: Config; password: string }
 const region = config.regions[0] as RegionConfig
@@ -16,5 +17,5 @@ const fence = createReadOnlyFence(
 )
 const cause = { reason: 'a test', by: 'test', runId: null }
 if (process.argv[2] === 'apply') await fence.apply(cause)
-else await fence.lift(cause)
+else await liftStanding(fence, cause)
 await fence.close()

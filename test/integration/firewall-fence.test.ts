@@ -5,6 +5,7 @@ import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { createHooks } from '../../src/adapters/hooks/command-hooks.ts'
 import { createExecFence } from '../../src/adapters/hooks/exec-fence.ts'
 import type { RegionConfig } from '../../src/domain/config.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { codedError } from '../unit/coded-error.ts'
 import { CAUSE, createMemoryNotes } from '../unit/fence-sample.ts'
 
@@ -102,8 +103,8 @@ describe.each([
       expect(await seen()).toEqual([false, false, true, true])
       // Repeated: nothing is doubled.
       await fence.apply(CAUSE)
-      await fence.lift(CAUSE)
-      await fence.lift(CAUSE)
+      await liftStanding(fence, CAUSE)
+      await liftStanding(fence, CAUSE)
       expect(await ask(`new ${DATABASE_PORT} 127.0.0.1`)).toBe(true)
       const left = spawnSync('nsenter', [
         '--net',
@@ -123,7 +124,7 @@ describe.each([
     const away = tool === 'nft' ? ['delete', 'table', 'inet', 'homeregion_fence'] : ['-F', 'INPUT']
     expect(spawnSync('nsenter', ['--net', '--target', String(world?.pid), '--', tool, ...away]).status).toBe(0)
     expect((await fence.verify())[0]?.verdict).toBe('fail')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
   })
 
   wanted('is unknown to somebody who may not look', async () => {

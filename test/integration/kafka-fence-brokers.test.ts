@@ -4,6 +4,7 @@ import { waitUntil } from '../../sandbox/wait-until.ts'
 import { openBrokers } from '../../src/adapters/kafka-region/broker-requests.ts'
 import { disconnect } from '../../src/adapters/kafka-region/kafka-client.ts'
 import type { FenceCause } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { createFence, fenceOf, type KafkaScene, notesInMemory, startKafkaScene } from './kafka-fence-fixture.ts'
 
 const CAUSE: FenceCause = { reason: 'a move', by: 'ada', runId: null }
@@ -27,7 +28,7 @@ test('a broker that is gone before the first change changes nothing; the proof a
   expect(await fence.status()).toMatchObject({ state: 'unknown' })
   await scene.restart('region-a')
   await fence.apply(CAUSE)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 
 test('a broker that dies after the DENY was sent leaves an unknown outcome on record, which the same verb settles', {
@@ -53,7 +54,7 @@ test('a broker that dies after the DENY was sent leaves an unknown outcome on re
   })
   await fence.apply(CAUSE)
   expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass', 'pass', 'pass', 'pass'])
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
 })
 
@@ -81,7 +82,7 @@ test('every broker is read and probed by itself, and one that is away leaves the
   await scene.startSecond()
   expect(await eventually(async () => (await aliveOf(topic)).length === 2)).toBe(true)
   expect(await eventually(async () => (await fence.verify()).every(o => o.verdict === 'pass'))).toBe(true)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 
 async function killAll(of: KafkaScene): Promise<void> {

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { FenceCause } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { createFence, fenceOf, type KafkaScene, startKafkaScene } from './kafka-fence-fixture.ts'
 import { notesInFile, runFence } from './kafka-fence-process.ts'
 
@@ -38,7 +39,7 @@ test.each(APPLY.map((point, i) => [point, i + 1] as const))(
     expect((await fence.status()).state).toBe('applying')
     await fence.apply(CAUSE)
     expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass', 'pass', 'pass', 'pass'])
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect(await scene.rules()).toEqual(rules)
   },
 )
@@ -46,7 +47,7 @@ test.each(APPLY.map((point, i) => [point, i + 1] as const))(
 test.each(APPLY.map((point, i) => [point, i + 1] as const))('killed at %s, lift alone brings back what was', async (_, at) => {
   const { config, notes, fence, rules } = await prepared()
   expect((await runFence({ verb: 'apply', config, notes }, `kill@${at}`)).ended).toBe('killed')
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
   expect((await fence.status()).state).toBe('lifted')
 })
@@ -59,6 +60,6 @@ test.each(LIFT.map((point, i) => [point, i + 1] as const))('killed at %s, lift f
   await fence.apply(CAUSE)
   expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass', 'pass', 'pass', 'pass'])
   expect((await runFence({ verb: 'lift', config, notes }, `kill@${at}`)).ended).toBe('killed')
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
 })

@@ -6,6 +6,7 @@ import { tsxLoader } from '../../sandbox/tsx-loader.ts'
 import { createFaultPoint } from '../../src/adapters/system/fault-point.ts'
 import type { Config } from '../../src/domain/config.ts'
 import type { FenceNote, FenceNotes } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { createFence } from './kafka-fence-fixture.ts'
 
 // The fence in a process of its own, for tests that kill it between two calls.
@@ -46,6 +47,8 @@ export function notesInFile(file: string): FenceNotes {
 if (process.argv[1] === HERE) {
   const { verb, config, notes } = JSON.parse(process.env['FENCE_JOB'] ?? '') as Job
   const fence = createFence(config, notesInFile(notes), createFaultPoint(process.env['HOMEREGION_FAULT']))
-  await fence[verb]({ reason: 'test', by: 'test', runId: null })
+  const cause = { reason: 'test', by: 'test', runId: null }
+  if (verb === 'apply') await fence.apply(cause)
+  else await liftStanding(fence, cause)
   await fence.close()
 }

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { waitUntil } from '../../sandbox/wait-until.ts'
 import type { FenceCause } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { useRig } from '../rig/use-rig.ts'
 import { createFence, notesInMemory } from './kafka-fence-fixture.ts'
 import { registerKey, rigConfig } from './service-key.ts'
@@ -27,7 +28,7 @@ test('the fence of the sandbox stops its relay; what it could not publish is pub
   expect(await waitUntil(async () => (await unpublished()) > behind + 5, 20_000)).toBe(true)
   expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass', 'pass', 'pass', 'pass'])
 
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   await load.stop()
   expect(await waitUntil(async () => (await unpublished()) === 0, 30_000)).toBe(true)
 })

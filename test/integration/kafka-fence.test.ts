@@ -8,6 +8,7 @@ import type { DenyBinding } from '../../src/adapters/kafka-region/deny-binding.t
 import { protocolError } from '../../src/adapters/kafka-region/kafka-client.ts'
 import { ensureTopics } from '../../src/adapters/kafka-region/topics.ts'
 import type { FenceCause } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { type Cluster, createFence, fenceOf, follow, type KafkaScene, notesInMemory, startKafkaScene } from './kafka-fence-fixture.ts'
 
 const CAUSE: FenceCause = { reason: 'a move', by: 'ada', runId: null }
@@ -47,7 +48,7 @@ test('a producer that writes without a pause is stopped by the time apply return
   // Who only reads goes on, and finds everything that was acknowledged.
   expect(await waitUntil(() => writer.acknowledged.every(v => values.includes(v)), 10_000)).toBe(true)
 
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
   expect(notes.note).toBeNull()
   expect(await fence.status()).toMatchObject({ state: 'lifted', holds: [] })
@@ -67,7 +68,7 @@ test('what an open transaction wrote before the fence never becomes visible afte
   expect(lines.join('\n')).toMatch(new RegExp(`transactional id ${id}: taken over, producer \\d+, epoch \\d+`))
   await expect(transaction.commit()).rejects.toThrow()
   expect(verdicts(await fence.verify())).toEqual(['pass', 'pass', 'pass', 'pass'])
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   const successor = await scene.producer('app', id)
   const next = await successor.transaction()
   await next.send({ topic, messages: [{ value: 'from its successor' }] })
@@ -85,7 +86,7 @@ test('a producer that slept through the fence and its lifting is a zombie, altho
   await transaction.send({ topic, messages: [{ value: 'before it slept' }] })
   const fence = createFence(scene.config(fenceOf(scene, topic, [id]), topic), notesInMemory())
   await fence.apply(CAUSE)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   const late = await transaction.send({ topic, messages: [{ value: 'after it woke' }] }).catch((error: unknown) => protocolError(error))
   expect(late).toBe('INVALID_PRODUCER_EPOCH')
 })
@@ -113,7 +114,7 @@ test('a transaction of an id that the configuration does not name is no proof, a
   const named = createFence(scene.config(fenceOf(scene, topic, [id]), topic), notes)
   await named.apply(CAUSE)
   expect(verdicts(await named.verify())).toEqual(['pass', 'pass', 'pass', 'pass'])
-  await named.lift(CAUSE)
+  await liftStanding(named, CAUSE)
   await transaction.abort().catch(() => undefined)
 })
 
@@ -128,7 +129,7 @@ test('a writer that the fence does not name is seen by the moving end', async ()
   })
   await writer.stop()
   await fence.apply(CAUSE)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 
 test('before it is applied the proof fails, and its probes leave nothing in the topic', async () => {
@@ -167,10 +168,10 @@ test('a DENY that stood before the fence stays when it is lifted', async () => {
   const fence = createFence(scene.config(fenceOf(scene, topic, [id]), topic), notesInMemory())
   expect((await fence.apply(CAUSE))[0]).toContain('stood before')
   await fence.apply(CAUSE)
-  const lines = await fence.lift(CAUSE)
+  const lines = await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
   expect(lines).toContain(`left: DENY WRITE on topic ${topic} for User:app, stood before the fence`)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
 })
 
@@ -187,7 +188,7 @@ test('a DENY that somebody took away is missing in status and proof, and apply b
   expect(verdicts(await fence.verify())).toEqual(['fail', 'fail', 'pass', 'pass'])
   await fence.apply(CAUSE)
   expect(verdicts(await fence.verify())).toEqual(['pass', 'pass', 'pass', 'pass'])
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(await scene.rules()).toEqual(rules)
 })
 
@@ -204,10 +205,10 @@ test('a copy of the DENY on another region’s cluster fails the proof; what sto
     observer: 'region-b Kafka',
     observed: expect.stringContaining('sync.topic.acls.enabled') as string,
   })
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   await fence.apply(CAUSE)
   expect(verdicts(await fence.verify())).toEqual(['pass', 'pass', 'pass', 'pass'])
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 
 test('another cluster that cannot be read is unknown where a mirror could copy, and said where none can', async () => {
@@ -224,7 +225,7 @@ test('another cluster that cannot be read is unknown where a mirror could copy, 
     const fence = createFence(config, notesInMemory())
     await fence.apply(CAUSE)
     expect((await fence.verify())[3]).toMatchObject({ verdict, observed: expect.stringContaining('not read') as string })
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
   }
 })
 
@@ -288,7 +289,7 @@ test('the plan names every binding and call, and after it was carried out only w
     `DeleteAcls DENY WRITE on topic ${topic} for User:app (literal, host *)`,
     `DeleteAcls DENY WRITE on transactional id ${id} for User:app (literal, host *)`,
   ])
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 
 async function onCluster(cluster: Cluster, work: (brokers: Awaited<ReturnType<typeof openBrokers>>) => Promise<void>): Promise<void> {

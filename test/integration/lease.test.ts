@@ -178,7 +178,10 @@ describe.each(VERSIONS)('a lease that stops writes, on PostgreSQL %i', version =
     expect(await pulse.inboxHas([id, randomUUID()])).toEqual([id])
     await admin.query(`select homeregion.fence_region($1, 'boundary', 'test', 'test', null)`, [region.name])
     await expect(pulse.heartbeat(randomUUID())).rejects.toMatchObject({ code: 'check-refused' })
-    await admin.query(`select homeregion.lift_region($1, 'boundary')`, [region.name])
+    await admin.query(
+      `select homeregion.lift_region($1, 'boundary', (select asked from homeregion.fence where region = $1 and name = 'boundary'))`,
+      [region.name],
+    )
   })
 
   test('keep: the same grants, and no refusal at the end; the check at commit is gone', async () => {

@@ -9,6 +9,7 @@ import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { createHooks } from '../../src/adapters/hooks/command-hooks.ts'
 import { createExecFence } from '../../src/adapters/hooks/exec-fence.ts'
 import type { RegionConfig } from '../../src/domain/config.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { codedError } from '../unit/coded-error.ts'
 import { CAUSE, createMemoryNotes } from '../unit/fence-sample.ts'
 
@@ -116,9 +117,9 @@ wanted(`a network policy is made, seen and removed by the real kubectl${reason =
   expect((await fence.verify())[0]?.verdict).toBe('pass')
   // Repeated, and lifted twice.
   await fence.apply(CAUSE)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(state.kept.size).toBe(0)
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 
 wanted('a policy that somebody opened is found open, and an API server that refuses is unknown', async () => {
@@ -129,5 +130,5 @@ wanted('a policy that somebody opened is found open, and an API server that refu
   expect((await fence.verify())[0]?.verdict).toBe('fail')
   state.forbidden = true
   expect((await fence.verify())[0]?.verdict).toBe('unknown')
-  expect((await codedError(() => fence.lift(CAUSE))).code).toBe('fence-failed')
+  expect((await codedError(() => liftStanding(fence, CAUSE))).code).toBe('fence-failed')
 })

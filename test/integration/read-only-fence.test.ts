@@ -2,7 +2,9 @@ import { spawn } from 'node:child_process'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Config, GuardedTable } from '../../src/domain/config.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { type RegionFixture, startRegion } from './boundary-fixture.ts'
+import { keepsWishesApart } from './fence-wishes.ts'
 import { accessLists, CAUSE, loginAs, MESSY, readOnly } from './read-only-fixture.ts'
 
 const table = (schema: string, name: string): GuardedTable => ({ schema, table: name, key: 'tenant_id', guard: 'row', versions: null })
@@ -46,10 +48,17 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     expect(await code(admin.query(ACCOUNT))).toBe('done')
     // Twice is once.
     await fence.apply(CAUSE)
-    expect(await fence.lift(CAUSE)).toEqual([expect.stringMatching(/^(\d+) of \1 privileges stand as before the fence$/)])
+    expect(await liftStanding(fence, CAUSE)).toEqual([expect.stringMatching(/^(\d+) of \1 privileges stand as before the fence$/)])
     expect(await accessLists(admin)).toEqual(before)
     expect((await fence.status()).state).toBe('lifted')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
+    expect(await accessLists(admin)).toEqual(before)
+    await fence.close()
+  })
+
+  test('keeps wishes apart', async () => {
+    const { fence } = readOnly(f)
+    await keepsWishesApart(fence)
     expect(await accessLists(admin)).toEqual(before)
     await fence.close()
   })
@@ -74,7 +83,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     expect(await code(wrote.query('commit'))).not.toBe('done')
     expect(await code(idle.query(ACCOUNT))).toBe('42501')
     expect(await code(copies.query('select 1'))).toBe('done')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await fence.close()
   })
 
@@ -94,7 +103,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await admin.query(`rollback prepared 'left over'`)
     await fence.apply(CAUSE)
     expect(await verdicts(fence)).toEqual([])
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await Promise.all([fence.close(), quick.fence.close()])
   })
 
@@ -123,7 +132,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await admin.query('revoke app_owner from app_junior; grant pg_write_all_data to app_junior')
     expect(await verdicts(fence)).toEqual([expect.stringContaining('app_junior through pg_write_all_data')])
     await admin.query('revoke pg_write_all_data from app_junior')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect(await accessLists(admin)).toEqual(before)
     await fence.close()
   })
@@ -134,7 +143,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
       create table invoice_extra (extra int) inherits (account); grant insert on invoice_extra to app_team; reset role`)
     await fence.apply(CAUSE)
     await admin.query(`drop table invoice_extra; drop role doomed; grant update on account to app_writer`)
-    const lines = await fence.lift(CAUSE)
+    const lines = await liftStanding(fence, CAUSE)
     expect(lines.slice(1).sort()).toEqual([
       'had been given back by hand: UPDATE on "public"."account" to app_writer',
       expect.stringMatching(/^not brought back: INSERT on "public"."account" to doomed: role doomed is gone$/),
@@ -199,7 +208,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
       expect.objectContaining({ verdict: 'pass', observed: expect.stringContaining('its own login is refused with 28000') as string }),
     )
     await admin.query('alter role app_writer login')
-    await usual.fence.lift(CAUSE)
+    await liftStanding(usual.fence, CAUSE)
     expect(await accessLists(admin)).toEqual(before)
     await Promise.all([fence.close(), usual.fence.close(), outside.fence.close()])
   })
@@ -215,7 +224,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await admin.query('grant "Lead; drop", app_other to fencer')
     await fence.apply(CAUSE)
     expect(await verdicts(fence)).toEqual([])
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await admin.query(`revoke all on homeregion.fence, homeregion.fence_item from fencer; alter role fencer nologin;
       revoke app_owner, app_other, "Lead; drop" from fencer`)
     expect(await accessLists(admin)).toEqual(before)
@@ -235,13 +244,13 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
         await fence.apply(CAUSE)
         expect(await verdicts(fence)).toEqual([])
       }
-      await fence.lift(CAUSE)
+      await liftStanding(fence, CAUSE)
       expect(await accessLists(admin)).toEqual(before)
     }
     for (let n = 1; n <= lifted.passed.length; n += 1) {
       await fence.apply(CAUSE)
       expect((await verb('lift', config, password, `kill@${n}`)).signal).toBe('SIGKILL')
-      await fence.lift(CAUSE)
+      await liftStanding(fence, CAUSE)
       expect(await accessLists(admin)).toEqual(before)
     }
     await fence.close()

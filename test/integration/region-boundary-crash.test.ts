@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
 import { createBoundaryFence } from '../../src/adapters/postgres-region/fences/boundary.ts'
 import type { Fence } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
 import { INSERT, VERSIONS } from './region-boundary-fixture.ts'
 
@@ -68,7 +69,7 @@ describe.each(VERSIONS)('a crash around the fence of a region on PostgreSQL %i',
     'of the command at %s leaves it standing, and applying again finishes it',
     async at => {
       const fence = fenceWith(at, () => Promise.reject(new Error('killed here')))
-      await fence.lift(CAUSE)
+      await liftStanding(fence, CAUSE)
       await expect(fence.apply(CAUSE)).rejects.toThrow('killed here')
       expect(await written('k1')).toBe('HR009')
       await fence.close()
@@ -85,11 +86,11 @@ describe.each(VERSIONS)('a crash around the fence of a region on PostgreSQL %i',
       throw new Error('killed here')
     })
     await fence.apply(CAUSE)
-    await expect(fence.lift(CAUSE)).rejects.toThrow()
+    await expect(liftStanding(fence, CAUSE)).rejects.toThrow()
     await fence.close()
     expect([await written('k1'), await written('k2')]).toEqual([null, null])
     const again = fenceWith('nowhere', () => Promise.resolve())
-    expect(await again.lift(CAUSE)).toContain('keys writable: 2')
+    expect(await liftStanding(again, CAUSE)).toContain('keys writable: 2')
     await again.close()
   })
 })

@@ -2,7 +2,9 @@ import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Fence } from '../../src/domain/fence.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { type RegionFixture, startRegion } from './boundary-fixture.ts'
+import { keepsWishesApart } from './fence-wishes.ts'
 import { boundaryFence, CAUSE, codeOf, INSERT, stands, VERSIONS } from './region-boundary-fixture.ts'
 
 describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", version => {
@@ -19,11 +21,15 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
   })
   afterEach(async () => {
     for (const client of [w, other]) await client.query('rollback')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
   })
   afterAll(async () => {
     await fence?.close()
     await f?.stop()
+  })
+
+  test('keeps wishes apart', async () => {
+    await keepsWishesApart(fence)
   })
 
   const newKey = async (homeRegion = 'region-a') => {
@@ -45,12 +51,14 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     const proof = await fence.verify()
     expect(proof.filter(o => o.verdict !== 'pass')).toEqual([])
     expect(proof.at(-1)?.facts).toMatchObject({ sqlstates: ['HR009'], probes: 8 })
-    // Repeating it refuses nothing and keeps the first cause.
+    // Repeating it refuses nothing and keeps the newest wish.
     await fence.apply({ ...CAUSE, reason: 'again' })
-    expect(await fence.status()).toMatchObject({ state: 'applied', cause: CAUSE })
+    expect(await fence.status()).toMatchObject({ state: 'applied', cause: { ...CAUSE, reason: 'again' } })
     expect(await fence.plan('apply')).toEqual([])
-    expect((await fence.plan('lift')).map(s => s.text)).toEqual(["select homeregion.lift_region('region-a', 'boundary')"])
-    await fence.lift(CAUSE)
+    expect((await fence.plan('lift')).map(s => s.text)).toEqual([
+      `select homeregion.lift_region('region-a', 'boundary', ${(await fence.status()).asked})`,
+    ])
+    await liftStanding(fence, CAUSE)
     expect([await write(w, open), await write(w, draining), await write(w, foreign)]).toEqual([null, 'HR001', 'HR001'])
     expect(await fence.status()).toMatchObject({ state: 'lifted' })
     expect((await fence.verify()).map(o => o.verdict)).toEqual(['fail', 'fail', 'pass', 'pass', 'fail'])
@@ -114,7 +122,7 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     await expect(w.query('select 1/0')).rejects.toThrow()
     await fence.apply(CAUSE)
     await w.query('rollback')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await w.query('begin')
     await w.query(INSERT, [key])
     await w.query('savepoint s')
@@ -151,7 +159,7 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     // The row that admitted it is gone; a first write of a key that nobody registered meets a fence that its snapshot does not show.
     expect([await write(w, key), await write(other, `first-${key}`)]).toEqual(['40001', '40001'])
     await w.query(`rollback; begin isolation level ${isolation}; select count(*) from account`)
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect(await write(w, key)).toMatch(/40001|HR009/)
     await w.query('rollback')
     expect(await write(w, key)).toBe(null)
@@ -161,7 +169,7 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     await fence.apply(CAUSE)
     expect(await write(w, 'first-1')).toBe('HR009')
     expect(await f.db.read('first-1')).toBe(null)
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await w.query('begin')
     await w.query(INSERT, ['first-2'])
     const applied = fence.apply(CAUSE)
@@ -170,7 +178,7 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     await applied
     expect(await f.db.read('first-2')).toMatchObject({ state: 'ACTIVE', writable: false })
     expect(await write(w, 'first-2')).toBe('HR009')
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect([await write(w, 'first-1'), await write(w, 'first-2')]).toEqual([null, null])
   })
 
@@ -191,7 +199,7 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     expect(await f.db.read(arriving)).toMatchObject({ homeRegion: 'region-b', epoch: 1 })
     const facts = await f.db.facts()
     expect([facts.fencedReason, facts.fencedSince]).toEqual([CAUSE.reason, (await fence.status()).since])
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     for (const key of [registered, claimed.key]) expect(await write(w, key)).toBe(null)
     expect(await f.db.open(arriving, 2, 5)).toMatchObject({ writable: true })
     expect(await f.db.open(leaving, 1, 5)).toMatchObject({ writable: true })
@@ -206,7 +214,7 @@ describe.each(VERSIONS)("the boundary as a region's fence on PostgreSQL %i", ver
     expect(await f.db.fence(key, 1, 1, barrier)).toMatchObject({ state: 'FENCED', writable: false, barrierEventId: barrier })
     expect(await f.db.unpublished(key)).toMatchObject({ oldestEventId: barrier })
     await f.db.follow(key, 'region-b', 2, 1)
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect(await f.db.read(key)).toMatchObject({ homeRegion: 'region-b', writable: false })
     expect(await write(w, key)).toBe('HR001')
   })

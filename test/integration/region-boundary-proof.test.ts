@@ -2,6 +2,7 @@ import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Fence } from '../../src/domain/fence.ts'
 import { targetCanWrite } from '../../src/engine/checks/regions.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { type RegionFixture, startRegion } from './boundary-fixture.ts'
 import { boundaryFence, CAUSE, codeOf, INSERT, VERSIONS } from './region-boundary-fixture.ts'
 
@@ -16,7 +17,7 @@ describe.each(VERSIONS)("proof of a region's fence at its boundary on PostgreSQL
     w = await f.login('app_writer')
   })
   afterEach(async () => {
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
   })
   afterAll(async () => {
     await fence?.close()
@@ -44,7 +45,7 @@ describe.each(VERSIONS)("proof of a region's fence at its boundary on PostgreSQL
     const call = async (region: string, name: string) =>
       await codeOf(operator.query('select homeregion.fence_region($1, $2, $3, $3, null)', [region, name, 'x']))
     expect([await call('region-b', 'boundary'), await call('region-a', 'other')]).toEqual(['HR006', 'HR006'])
-    expect(await codeOf(w.query(`select homeregion.lift_region('region-a', 'boundary')`))).toBe('42501')
+    expect(await codeOf(w.query(`select homeregion.lift_region('region-a', 'boundary', null)`))).toBe('42501')
   })
 
   test('a writer that another standing fence keeps out is refused before the boundary is asked; kept out by nobody knows what, it proves nothing', async () => {
@@ -85,7 +86,7 @@ test('a region that no key is at home in is fenced and proved by its row and its
   expect((await fence.verify()).filter(o => o.verdict !== 'pass')).toEqual([])
   const w = await f.login('app_writer')
   expect(await codeOf(w.query(INSERT, ['nobody-knows-me']))).toBe('HR003')
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   await fence.close()
   await f.stop()
 })

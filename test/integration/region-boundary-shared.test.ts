@@ -7,6 +7,7 @@ import { installBoundary } from '../../src/adapters/postgres-region/install.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import type { OwnershipChange, RunLease } from '../../src/domain/journal.ts'
 import type { OwnershipRecord } from '../../src/domain/ownership.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { HOLDER, only, permitFor, planFor } from './control-plane-fixture.ts'
 import { type SharedFixture, startShared } from './shared-fixture.ts'
 
@@ -28,7 +29,7 @@ beforeAll(async () => {
 })
 afterEach(async () => {
   for (const client of [writerA, writerB]) await client.query('rollback')
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
 })
 afterAll(async () => {
   await fence?.close()
@@ -68,7 +69,7 @@ describe("one region's fence in a database that regions share", () => {
     expect(proof.at(-1)?.facts).toMatchObject({ sqlstates: ['HR009'] })
     expect((await f.b.facts()).fencedReason).toBe(CAUSE.reason)
     expect((await f.a.facts()).fencedSince).toBe(null)
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await writerB.query('begin')
     await writerB.query(INSERT, [b.key])
     const short = boundaryFence(300)
@@ -87,7 +88,7 @@ describe("one region's fence in a database that regions share", () => {
       expect(await f.b.read(each)).toMatchObject({ state: 'ACTIVE', writable: false })
       expect(await write(writerB, each)).toBe('HR009')
     }
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     expect([await write(writerB, arrived.key), await write(writerB, key.key)]).toEqual([null, null])
   })
 
@@ -109,7 +110,7 @@ describe("one region's fence in a database that regions share", () => {
     }
     await expect(activate()).rejects.toMatchObject({ code: 'check-refused' })
     expect(await f.store.ownership([key.key])).toMatchObject([{ state: 'CATCH_UP', homeRegion: 'region-a', epoch: 1 }])
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await activate()
     expect(await write(writerB, key.key)).toBe(null)
     await expect(f.b.open(key.key, 2, lease.token)).resolves.toMatchObject({ writable: true })

@@ -4,6 +4,7 @@ import { type Connection, createConnection } from '../../src/adapters/postgres/c
 import { renderBoundary } from '../../src/adapters/postgres-region/boundary-sql.ts'
 import { auditWriters } from '../../src/adapters/postgres-region/writer-audit.ts'
 import type { AuditFinding } from '../../src/domain/boundary.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
 import { CAUSE, readOnly } from './read-only-fixture.ts'
 import { ATTEMPTS, GUARDED, LOGINS, messySchema, SUBSCRIBE } from './writer-audit-scene.ts'
@@ -69,7 +70,7 @@ describe.each([15, 18] as const)('the audit of writers on PostgreSQL %i', versio
     const past = (await oracle()).filter(
       s => !s.sql.startsWith('do $$') && !s.sql.startsWith('set local session') && !s.sql.startsWith('create function pg_temp'),
     )
-    await fence.lift(CAUSE)
+    await liftStanding(fence, CAUSE)
     await fence.close()
     expect(
       missed(

@@ -77,7 +77,7 @@ test('a fence that could not be planned is shown as one that will be tried', () 
 test('the table of fences cuts long cells and shouts what was found lifted', () => {
   const look = {
     ...{ fence, told: sampleEntry(), foundLifted: true },
-    status: { state: 'lifted' as const, since: null, cause: null, holds: ['x'.repeat(300)] },
+    status: { state: 'lifted' as const, since: null, cause: null, asked: null, holds: ['x'.repeat(300)] },
   }
   const text = fenceStatusText([look], printer)
   expect(text).toContain('FOUND LIFTED')

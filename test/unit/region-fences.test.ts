@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { HomeregionError } from '../../src/domain/errors.ts'
 import { fail, type Observation, pass, unknown } from '../../src/domain/evidence.ts'
 import { FENCE_KINDS, type Fence, type FenceEntry, type FenceJournal, type FenceKind, type FenceStatus } from '../../src/domain/fence.ts'
+import { askedAgain, newestWish } from '../../src/domain/fence-wish.ts'
 import type { RegionDatabase } from '../../src/domain/ports.ts'
 import { lookAtFences, probeFences } from '../../src/engine/fence-probe.ts'
 import { applyFences, endOf, type FenceWatcher, inOrder, liftFences } from '../../src/engine/region-fences.ts'
@@ -13,9 +14,12 @@ type Script = {
   readonly apply?: () => Promise<readonly string[]>
   readonly proofs?: readonly Observation[]
   readonly status?: Partial<FenceStatus>
+  /** Its state once it was applied. */
+  readonly after?: FenceStatus['state']
 }
 
 function fence(kind: FenceKind, script: Script = {}, calls: string[] = []): Fence {
+  let state: FenceStatus['state'] = 'lifted'
   return {
     region: 'region-a',
     name: kind,
@@ -23,17 +27,21 @@ function fence(kind: FenceKind, script: Script = {}, calls: string[] = []): Fenc
     plan: () => Promise.resolve([]),
     apply: async () => {
       calls.push(`apply ${kind}`)
-      return (await script.apply?.()) ?? []
+      const lines = (await script.apply?.()) ?? []
+      state = script.after ?? 'applied'
+      return lines
     },
     verify: () => {
       calls.push(`verify ${kind}`)
       return Promise.resolve(script.proofs ?? [pass('x', 'holds', 'holds')])
     },
-    lift: () => {
-      calls.push(`lift ${kind}`)
+    lift: (_, asked) => {
+      calls.push(`lift ${kind} ${asked}`)
+      if (script.status?.asked !== undefined && script.status.asked !== asked)
+        return Promise.reject(askedAgain({ region: 'region-a', name: kind }, { asked: script.status.asked ?? 0, cause: CAUSE }))
       return Promise.resolve([])
     },
-    status: () => Promise.resolve({ state: 'lifted', since: null, cause: null, holds: [], ...script.status }),
+    status: () => Promise.resolve({ state, since: null, cause: null, asked: null, holds: [], ...script.status }),
     close: () => Promise.resolve(),
   }
 }
@@ -90,9 +98,36 @@ test('an interruption between two fences is said with what was not tried', async
 test('a lift that is refused on the way lifts nothing more', async () => {
   const calls: string[] = []
   const refuse = () => Promise.reject(new HomeregionError('lift-refused', { fact: 'tenant-1 is at home in region-b' }))
-  const results = await liftFences([fence('boundary', {}, calls), fence('kafka', {}, calls)], CAUSE, WATCHER, refuse)
+  const results = await liftFences([fence('boundary', {}, calls), fence('kafka', {}, calls)], CAUSE, WATCHER, new Map(), refuse)
   expect(calls).toEqual([])
   expect(endOf(results, 2)?.code).toBe('lift-refused')
+})
+
+test('a lift is for the wishes that were seen: another one for any of the fences keeps all that would follow', async () => {
+  const calls: string[] = []
+  const fences = [fence('boundary', { status: { asked: 7 } }, calls), fence('kafka', { status: { asked: 4 } }, calls)]
+  const seen = new Map([
+    ['boundary', 7],
+    ['kafka', 3],
+  ])
+  const results = await liftFences(fences, CAUSE, WATCHER, seen, () => Promise.resolve())
+  expect(calls).toEqual(['lift kafka 3'])
+  expect(endOf(results, 2)).toMatchObject({ code: 'fence-asked-again', exit: 'conflict' })
+})
+
+test('a fence that somebody lifted before the last one was applied does not hold', async () => {
+  const results = await applyFences([fence('boundary', { after: 'lifted' }), fence('kafka')], CAUSE, WATCHER)
+  expect(endOf(results, 2)).toMatchObject({ code: 'fence-open', text: { fact: 'region-a: boundary does not hold' } })
+})
+
+test('the record keeps the newest wish, but a run does not hide a person who still wants it; each wish has a number of its own', () => {
+  const run = { reason: 'step seal of run r', by: 'runner', runId: 'r' }
+  const person = { state: 'applied' as const, asked: 2_000_000, cause: CAUSE }
+  expect(newestWish(null, run, 1)).toEqual({ asked: 1000, cause: run })
+  expect(newestWish(person, run, 1)).toEqual({ asked: 2_000_001, cause: CAUSE })
+  expect(newestWish({ ...person, state: 'lifting' }, run, 3000)).toEqual({ asked: 3_000_000, cause: run })
+  expect(newestWish({ ...person, cause: run }, CAUSE, 1)).toEqual({ asked: 2_000_001, cause: CAUSE })
+  expect(newestWish(person, { ...CAUSE, by: 'bob@desk' }, 1).cause.by).toBe('bob@desk')
 })
 
 const told = (...answers: readonly FenceEntry[][]): FenceJournal => {

@@ -17,14 +17,14 @@ export function createLoggedFence(fence: Fence, journal: FenceJournal, entry: Ne
       return [`NOT in the fence log of this machine: ${text(error)}`]
     }
   }
-  const logged = async (verb: 'apply' | 'lift', cause: FenceCause): Promise<readonly string[]> => {
+  const logged = async (verb: 'apply' | 'lift', cause: FenceCause, work: () => Promise<readonly string[]>): Promise<readonly string[]> => {
     const done: FenceEvent = verb === 'apply' ? 'applied' : 'lifted'
     const warning = await tell(`${verb}-started`, cause, null)
     // A lift is known to the control plane before it begins, so that nobody takes it for a fence found open. An emergency waits for nothing.
     const told = journal.handOver().catch(() => null)
     if (verb === 'lift') await told
     try {
-      const lines = await fence[verb](cause)
+      const lines = await work()
       const warnings = [...warning, ...(await tell(done, cause, { holds: lines }))]
       await told
       await journal.handOver().catch(() => null)
@@ -41,9 +41,9 @@ export function createLoggedFence(fence: Fence, journal: FenceJournal, entry: Ne
     name,
     kind,
     plan: async direction => await fence.plan(direction),
-    apply: async cause => await logged('apply', cause),
+    apply: async cause => await logged('apply', cause, async () => await fence.apply(cause)),
     verify: async () => await fence.verify(),
-    lift: async cause => await logged('lift', cause),
+    lift: async (cause, asked) => await logged('lift', cause, async () => await fence.lift(cause, asked)),
     status: async () => await fence.status(),
     close: async () => {
       await fence.close()

@@ -1,6 +1,7 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import { fail, type Observation, pass, unknown, type Verdict } from '../../domain/evidence.ts'
-import type { Fence, FenceCause, FenceKind, FenceNotes, FenceStep } from '../../domain/fence.ts'
+import type { Fence, FenceCause, FenceKind, FenceNote, FenceNotes, FenceStep } from '../../domain/fence.ts'
+import { alreadyStood, newestWish, requireSameWish } from '../../domain/fence-wish.ts'
 import type { FaultPoint } from '../../domain/ports.ts'
 
 /** What a call answered, as far as it matters: whether it did what it was for, and its words. */
@@ -32,21 +33,45 @@ export function createNotedFence(
   const { region, name } = fence
   const observer = `${region} fence ${name}`
 
-  const change = async (direction: 'apply' | 'lift', cause: FenceCause): Promise<readonly string[]> => {
+  const apply = async (cause: FenceCause): Promise<readonly string[]> => {
     const known = await notes.read()
-    const state = direction === 'apply' ? 'applying' : 'lifting'
-    // An apply that is repeated keeps its first cause: who fenced the region, and when.
-    const first = direction === 'apply' && known !== null
-    await notes.write({ state, cause: first ? known.cause : cause, since: first ? known.since : now(), former: known?.former ?? null })
+    const at = now()
+    const wish = newestWish(known, cause, Date.parse(at))
+    const note = { ...wish, since: known?.since ?? at, former: known?.former ?? null }
+    await notes.write({ ...note, state: 'applying' })
+    const lines = await carryOut('apply', cause)
+    // Whoever asked for it meanwhile keeps the wish on record.
+    const newest = await notes.read()
+    await notes.write({ ...(newest !== null && newest.asked > wish.asked ? newest : note), state: 'applied' })
+    await fault(`fence:${calls.kind}:done`)
+    return [...lines, ...alreadyStood(known, cause)]
+  }
+
+  const lift = async (cause: FenceCause, asked: number | null): Promise<readonly string[]> => {
+    const known = await notes.read()
+    requireSameWish(fence, known, asked)
+    const note: FenceNote = {
+      state: 'lifting',
+      cause,
+      asked: known?.asked ?? 0,
+      since: known?.since ?? now(),
+      former: known?.former ?? null,
+    }
+    await notes.write(note)
+    const lines = await carryOut('lift', cause)
+    requireSameWish(fence, await notes.read(), note.asked)
+    await notes.write(null)
+    await fault(`fence:${calls.kind}:done`)
+    return lines
+  }
+
+  const carryOut = async (direction: 'apply' | 'lift', cause: FenceCause): Promise<readonly string[]> => {
     await fault(`fence:${calls.kind}:noted`)
     const answer = await calls[direction](cause)
     await fault(`fence:${calls.kind}:called`)
     const seen = await calls.verify()
     const wanted: Verdict = direction === 'apply' ? 'pass' : 'fail'
     if (!answer.ok || seen.verdict !== wanted) throw failed(direction, answer, seen)
-    if (direction === 'lift') await notes.write(null)
-    else await notes.write({ state: 'applied', cause: known?.cause ?? cause, since: known?.since ?? now(), former: known?.former ?? null })
-    await fault(`fence:${calls.kind}:done`)
     return [`${calls.place}: ${seen.said}`]
   }
 
@@ -82,18 +107,18 @@ export function createNotedFence(
         },
         { place: calls.place, text: calls.shown.verify, why: 'Only what this says counts, whatever the call before answered.' },
       ]),
-    apply: async cause => await change('apply', cause),
-    lift: async cause => await change('lift', cause),
+    apply,
+    lift,
     verify: async (): Promise<readonly Observation[]> => {
       const { verdict, said } = await calls.verify()
       return [{ pass, fail, unknown }[verdict](observer, `${calls.shown.verify} says that it stands`, said)]
     },
     status: async () => {
       const note = await notes.read()
-      if (note === null) return { state: 'lifted', since: null, cause: null, holds: [] }
+      if (note === null) return { state: 'lifted', since: null, cause: null, asked: null, holds: [] }
       const { verdict, said } = await calls.verify()
       const holds = [verdict === 'pass' ? said : `${verdict === 'fail' ? 'NOT STANDING' : 'not known'}: ${said}`]
-      return { state: note.state, since: note.since, cause: note.cause, holds }
+      return { state: note.state, since: note.since, cause: note.cause, asked: note.asked, holds }
     },
     close: () => Promise.resolve(),
   }

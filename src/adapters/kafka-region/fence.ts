@@ -2,6 +2,7 @@ import type { Config, RegionConfig } from '../../domain/config.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import { type Observation, unknown } from '../../domain/evidence.ts'
 import type { Fence, FenceCause, FenceNotes, FenceStatus } from '../../domain/fence.ts'
+import { alreadyStood, newestWish, requireSameWish } from '../../domain/fence-wish.ts'
 import type { FaultPoint } from '../../domain/ports.ts'
 import { type BrokerView, createBindings, deleteBinding, readEach, readUntil, standing, standingAnywhere, unread } from './acl-bindings.ts'
 import type { Brokers } from './broker-requests.ts'
@@ -43,7 +44,7 @@ export function createKafkaFence(
       }),
     apply: async cause => await withBrokers(setting, async brokers => await apply(parts, brokers, cause)),
     verify: async () => await verify(parts),
-    lift: async cause => await withBrokers(setting, async brokers => await lift(parts, brokers, cause)),
+    lift: async (cause, asked) => await withBrokers(setting, async brokers => await lift(parts, brokers, cause, asked)),
     status: async () => await status(parts),
     // Every call has its own connections, and has closed them.
     close: () => Promise.resolve(),
@@ -82,7 +83,8 @@ async function apply({ setting, notes, fault }: Parts, brokers: Brokers, cause: 
     found: union(known.found, without(present, known.added)),
     elsewhere: note === null ? elsewhere : known.elsewhere,
   }
-  const stands = { cause, since: note?.since ?? new Date().toISOString(), former: toJson(record) }
+  const wish = newestWish(note, cause, Date.now())
+  const stands = { ...wish, since: note?.since ?? new Date().toISOString(), former: toJson(record) }
   await notes.write({ ...stands, state: 'applying' })
   try {
     await fault('fence:kafka:noted')
@@ -105,12 +107,16 @@ async function apply({ setting, notes, fault }: Parts, brokers: Brokers, cause: 
     const [open] = proof.filter(o => o.verdict === 'fail')
     if (open !== undefined) throw failed(brokers, `${open.observer}: ${open.observed}`)
     await fault('fence:kafka:proved')
-    await notes.write({ ...stands, state: 'applied' })
+    // Whoever asked for it meanwhile keeps the wish on record.
+    const newest = await notes.read()
+    const last = newest !== null && newest.asked > wish.asked ? { asked: newest.asked, cause: newest.cause } : wish
+    await notes.write({ ...stands, ...last, state: 'applied' })
     return [
       ...wanted.map(b => `${bindingText(b)}${includes(record.found, b) ? ' (stood before)' : ''}, broker ${brokers.alive.join(', ')}`),
       ...taken.map(t => `transactional id ${t.transactionalId}: taken over, producer ${t.producerId}, epoch ${t.epoch}`),
       // The first only repeats the bindings.
       ...proof.slice(1).map(lineOf),
+      ...alreadyStood(note, cause),
     ]
   } catch (error) {
     throw await afterwards(setting, brokers, error, `homeregion fence apply ${region.name}`)
@@ -126,13 +132,19 @@ async function verify({ setting, notes }: Parts): Promise<readonly Observation[]
   }
 }
 
-async function lift({ setting, notes, fault }: Parts, brokers: Brokers, cause: FenceCause): Promise<readonly string[]> {
+async function lift(
+  { setting, notes, fault }: Parts,
+  brokers: Brokers,
+  cause: FenceCause,
+  asked: number | null,
+): Promise<readonly string[]> {
   const { wanted, resources, connection, region } = setting
   const note = await notes.read()
   if (note === null) {
     const left = standingAnywhere(await readEach(brokers, resources), wanted)
     return ['nothing of this fence is on record', ...left.map(b => `left: ${bindingText(b)}, not this fence's`)]
   }
+  requireSameWish({ region: region.name, name: setting.fence.name }, note, asked)
   const { added, found } = recordOf(note)
   await notes.write({ ...note, cause, state: 'lifting' })
   try {
@@ -147,6 +159,7 @@ async function lift({ setting, notes, fault }: Parts, brokers: Brokers, cause: F
     const [left] = standingAnywhere(views, added)
     if (left !== undefined) throw failed(brokers, `${bindingText(left)} is still read`)
     await fault('fence:kafka:lift-read-back')
+    requireSameWish({ region: region.name, name: setting.fence.name }, await notes.read(), note.asked)
     await notes.write(null)
     return [
       ...added.map(b => `removed: ${bindingText(b)}, broker ${brokers.alive.join(', ')}`),
@@ -161,7 +174,7 @@ async function lift({ setting, notes, fault }: Parts, brokers: Brokers, cause: F
 async function status({ setting, notes }: Parts): Promise<FenceStatus> {
   const { wanted, resources } = setting
   const note = await notes.read()
-  const since = { since: note?.since ?? null, cause: note?.cause ?? null }
+  const since = { since: note?.since ?? null, cause: note?.cause ?? null, asked: note?.asked ?? null }
   try {
     return await withBrokers(setting, async brokers => {
       const views = await readEach(brokers, resources)

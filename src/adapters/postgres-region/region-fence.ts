@@ -1,5 +1,6 @@
 import type { InFlightWrite } from '../../domain/boundary.ts'
 import { BOUNDARY_FENCE, FENCE_KINDS, type FenceCause, type FenceKind, type FenceStatus } from '../../domain/fence.ts'
+import type { FenceWish } from '../../domain/fence-wish.ts'
 import type { Connection } from '../postgres/connection.ts'
 import { isoTime } from './region-facts.ts'
 import { inFlightWrite } from './region-operations.ts'
@@ -7,7 +8,7 @@ import { inFlightWrite } from './region-operations.ts'
 /** What stands in `homeregion.fence`, and how many of the region's keys the guard admits. */
 export type FenceReading = {
   /** null: lifted. */
-  readonly standing: (Pick<FenceStatus, 'since' | 'cause'> & { readonly state: 'applying' | 'applied' | 'lifting' }) | null
+  readonly standing: (Pick<FenceStatus, 'since'> & FenceWish & { readonly state: 'applying' | 'applied' | 'lifting' }) | null
   readonly writableKeys: number
   /** Kinds of the region's other fences that stand, or were begun. */
   readonly others: readonly FenceKind[]
@@ -20,8 +21,8 @@ export type RegionFence = {
   fence(cause: FenceCause): Promise<number>
   /** Returns how many keys it had to sweep once more. */
   settle(): Promise<number>
-  /** Returns how many keys it made writable. */
-  lift(): Promise<number>
+  /** Returns how many keys it made writable; null: it stands for another wish, and was not lifted. */
+  lift(asked: number | null): Promise<number | null>
   /** Transactions admitted before the call that have not ended within `waitMs`. */
   inFlight(waitMs: number): Promise<readonly InFlightWrite[]>
 }
@@ -36,7 +37,7 @@ export function createRegionFence(connection: Connection, region: string): Regio
     read: async () => {
       const { rows } = await connection.query(
         'read',
-        `select k.keys, f.name, f.kind, f.state, f.since, f.reason, f.applied_by, f.run_id
+        `select k.keys, f.name, f.kind, f.state, f.since, f.reason, f.applied_by, f.run_id, f.asked
          from (select homeregion.writable_keys($1) as keys) k left join homeregion.fence f on f.region = $1`,
         [region],
       )
@@ -57,7 +58,11 @@ export function createRegionFence(connection: Connection, region: string): Regio
         cause.runId,
       ]),
     settle: async () => await count('select homeregion.settle_region($1, $2) as keys', [region, BOUNDARY_FENCE]),
-    lift: async () => await count('select homeregion.lift_region($1, $2) as keys', [region, BOUNDARY_FENCE]),
+    lift: async asked => {
+      const { rows } = await connection.query('write', 'select homeregion.lift_region($1, $2, $3) as keys', [region, BOUNDARY_FENCE, asked])
+      const keys = rows[0]?.keys
+      return keys === null ? null : Number(keys)
+    },
     inFlight: async waitMs => {
       const wait = Math.max(0, Math.round(waitMs))
       const sql = 'select * from homeregion.region_in_flight($1, $2)'
@@ -71,6 +76,7 @@ function standing(row: Readonly<Record<string, unknown>>): NonNullable<FenceRead
   return {
     state: state ?? 'applying',
     since: isoTime(row.since),
+    asked: Number(row.asked),
     cause: { reason: String(row.reason), by: String(row.applied_by), runId: typeof row.run_id === 'string' ? row.run_id : null },
   }
 }

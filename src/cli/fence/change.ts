@@ -1,8 +1,10 @@
-import type { FenceCause } from '../../domain/fence.ts'
+import type { Fence, FenceCause } from '../../domain/fence.ts'
+import { wisher } from '../../domain/fence-wish.ts'
 import { requireLiftAllowed } from '../../engine/lift-permission.ts'
-import { applyFences, endOf, type FenceResult, type FenceWatcher, liftFences } from '../../engine/region-fences.ts'
+import { applyFences, endOf, type FenceResult, type FenceWatcher, liftFences, type SeenWishes } from '../../engine/region-fences.ts'
 import type { CliContext, World } from '../context.ts'
 import { watchSignals } from '../operator.ts'
+import { printable } from '../render/error.ts'
 import { fencePlanText, resultJson, resultText } from '../render/fence.ts'
 import { requireAsking, requireConsent } from './consent.ts'
 import type { FenceFlags } from './flags.ts'
@@ -41,12 +43,30 @@ export async function lift(context: CliContext, name: string, flags: ChangeFlags
   const { owned, compared } = await allowed()
   await reconcile(context, world)
   context.err.line(`control plane: ${region.name} owns ${owned} keys; the ${compared} that can be written there are the same on both sides`)
+  const seen = await showWishes(context, fences)
   showPlans(context, await plansOf(fences, 'lift'))
   await requireConsent(flags.yes === true, { region: region.name, to: 'let its writers in again' })
   const cause = causeOf(world, reason)
   // Asked again before each: a question may have stood for minutes, and the boundary, which comes last, is what opens the keys.
   const before = async () => void (await allowed())
-  await watched(context, world, region.name, fences.length, async watcher => await liftFences(fences, cause, watcher, before))
+  await watched(context, world, region.name, fences.length, async watcher => await liftFences(fences, cause, watcher, seen, before))
+}
+
+/** For whom each fence stands, as shown to whoever allows the lift: it is allowed for these wishes alone. */
+async function showWishes(context: CliContext, fences: readonly Fence[]): Promise<SeenWishes> {
+  const looks = await Promise.all(
+    fences.map(async fence => ({
+      fence,
+      status: await fence.status().catch(() => null),
+    })),
+  )
+  return new Map(
+    looks.flatMap(({ fence, status }) => {
+      if (status?.cause == null || status.asked === null) return []
+      context.err.line(printable(`fence ${fence.name} is ${status.state} since ${status.since ?? '?'} for ${wisher(status.cause)}`))
+      return [[fence.name, status.asked] as const]
+    }),
+  )
 }
 
 export function causeOf(world: World, reason: string): FenceCause {

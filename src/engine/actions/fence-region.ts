@@ -1,5 +1,6 @@
 import { HomeregionError } from '../../domain/errors.ts'
-import type { Fence } from '../../domain/fence.ts'
+import type { Fence, FenceStatus } from '../../domain/fence.ts'
+import { wisher } from '../../domain/fence-wish.ts'
 import { showKey } from '../../domain/key.ts'
 import type { Step } from '../../domain/runbook.ts'
 import type { Engine } from '../context.ts'
@@ -46,7 +47,9 @@ export const fenceRegion: Action<'fence-region'> = {
     const fences = regionFences(key)
     const states = await Promise.all(fences.map(async fence => await fence.status()))
     if (states.some(s => s.state === 'unknown')) return 'unknown'
-    return states.every(s => s.state === 'applied' && s.cause?.runId === key.journal.runId) ? 'done' : 'not-done'
+    // A person's wish stands before a run's on record, so that it cannot be told whether this run's was added to it; the fence stands.
+    const wanted = [key.journal.runId, null]
+    return states.every(s => s.state === 'applied' && s.cause !== null && wanted.includes(s.cause.runId)) ? 'done' : 'not-done'
   },
   undo: liftRegionFences,
 }
@@ -86,15 +89,40 @@ export async function findStanding(key: KeyMove): Promise<void> {
   }
 }
 
+/**
+ * A fence of the source that somebody else wants to stand is not this run's to lift, also where the run had applied it first; and while it stands
+ * the source must not be called writable.
+ * @throws `fence-asked-again`
+ */
+export async function requireOwnFences(key: KeyMove): Promise<void> {
+  for (const fence of regionFences(key)) refuseOthers(key, fence, await fence.status())
+}
+
+function refuseOthers({ journal, move }: KeyMove, fence: Fence, { state, since, cause }: FenceStatus): void {
+  if (state === 'lifted' || cause === null || cause.runId === journal.runId) return
+  throw new HomeregionError('fence-asked-again', {
+    fact: `fence ${fence.name} of ${fence.region} is ${state} since ${since ?? '?'} for ${wisher(cause)}: this run leaves it`,
+    state: `${move.source} is fenced as a whole.`,
+    next: `homeregion fence lift ${fence.region} --fence ${fence.name} --reason …, once it may go; then homeregion abort ${journal.runId}`,
+  })
+}
+
 /** Before the source may write again: last applied, first lifted. */
 export async function liftRegionFences(key: KeyMove): Promise<void> {
   const { engine, journal, subject, move } = key
   for (const { region, name } of subject.standing.filter(s => s.region === move.source).reverse()) {
     const fence = fenceOf(engine, region, name)
-    const { state, cause } = await fence.status()
-    // Somebody else's by now: it is not this run's to lift, and the proof that the source writes again will say that it stands.
-    if (state === 'lifted' || (cause !== null && cause.runId !== journal.runId)) continue
-    const lifted = await fence.lift({ reason: `run ${journal.runId} goes back`, by: engine.holder.user, runId: journal.runId })
+    const seen = await fence.status()
+    if (seen.state === 'lifted') continue
+    refuseOthers(key, fence, seen)
+    if (seen.cause === null)
+      throw new HomeregionError(
+        'outcome-unknown',
+        { fact: `fence ${name} of ${region} could not be read: ${seen.holds.join('; ')}`, state: 'It may stand.' },
+        { retriable: true },
+      )
+    // The record itself refuses where somebody asked for it since that look.
+    const lifted = await fence.lift({ reason: `run ${journal.runId} goes back`, by: engine.holder.user, runId: journal.runId }, seen.asked)
     engine.operator.report({ type: 'note', text: `${region}: fence ${name} lifted: ${lifted.join('; ')}` })
   }
 }

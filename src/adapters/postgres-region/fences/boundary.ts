@@ -3,6 +3,7 @@ import type { Config, RegionConfig } from '../../../domain/config.ts'
 import { formatMs } from '../../../domain/duration.ts'
 import { HomeregionError } from '../../../domain/errors.ts'
 import { BOUNDARY_FENCE, type Fence, type FenceStatus, type FenceStep } from '../../../domain/fence.ts'
+import { alreadyStood, askedAgain } from '../../../domain/fence-wish.ts'
 import type { FaultPoint } from '../../../domain/ports.ts'
 import { createConnection, errorText, type Secrets } from '../../postgres/connection.ts'
 import { boundaryError, sqlstate } from '../boundary-error.ts'
@@ -44,7 +45,7 @@ export function createBoundaryFence(region: RegionConfig, config: Config, secret
   }
 
   /** A key that is being moved holds its rows for an instant; then the whole change is made again. */
-  const repeated = async (deadline: number, what: string, work: () => Promise<number>): Promise<number> => {
+  const repeated = async <T>(deadline: number, what: string, work: () => Promise<T>): Promise<T> => {
     for (;;) {
       try {
         return await work()
@@ -76,6 +77,7 @@ export function createBoundaryFence(region: RegionConfig, config: Config, secret
     apply: async cause =>
       await coded(async () => {
         const deadline = performance.now() + timeoutMs
+        const before = (await known.read()).standing
         // Dying before its commit: nothing changed. After it: no key may be written here, on record as applying; applying again finishes it.
         await repeated(deadline, 'it', async () => await boundary.fence(cause))
         await fault('fence:boundary:committed')
@@ -94,13 +96,24 @@ export function createBoundaryFence(region: RegionConfig, config: Config, secret
         const now = await readBack()
         if (now.standing?.state !== 'applied' || now.writableKeys > 0)
           throw await failed('it did not stand when it was read back', undefined)
-        return [`homeregion.fence: applied since ${now.standing.since ?? '?'}`, 'keys writable: 0', 'transactions that wrote before: 0']
+        return [
+          `homeregion.fence: applied since ${now.standing.since ?? '?'}`,
+          'keys writable: 0',
+          'transactions that wrote before: 0',
+          ...alreadyStood(before, cause),
+        ]
       }),
-    lift: async () =>
+    lift: async (_, asked) =>
       await coded(async () => {
         await fault('fence:boundary:before-lift')
         // One commit: the fence and every key's right to be written come and go together.
-        await repeated(performance.now() + timeoutMs, 'its lift', async () => await boundary.lift())
+        const opened = await repeated(performance.now() + timeoutMs, 'its lift', async () => await boundary.lift(asked))
+        if (opened === null) {
+          const { standing } = await readBack()
+          throw standing === null
+            ? await failed('it stood for another wish than this lift was allowed for, and is gone by now', undefined)
+            : askedAgain({ region: region.name, name: BOUNDARY_FENCE }, standing)
+        }
         await fault('fence:boundary:lifted')
         const now = await readBack()
         if (now.standing !== null) throw await failed('it was applied again when it was read back', undefined)
@@ -121,7 +134,7 @@ function plan(region: RegionConfig, now: FenceReading, direction: 'apply' | 'lif
       : [
           {
             place,
-            text: `select homeregion.lift_region(${name})`,
+            text: `select homeregion.lift_region(${name}, ${now.standing.asked})`,
             why: 'Makes every key writable that is ACTIVE with its home here, in one commit.',
           },
         ]
@@ -147,14 +160,14 @@ function plan(region: RegionConfig, now: FenceReading, direction: 'apply' | 'lif
 }
 
 function status({ standing, writableKeys }: FenceReading): FenceStatus {
-  if (standing === null) return { state: 'lifted', since: null, cause: null, holds: [] }
+  if (standing === null) return { state: 'lifted', since: null, cause: null, asked: null, holds: [] }
   const waits =
     standing.state === 'applied' ? 'transactions that wrote before: 0 when it was applied' : 'transactions that wrote before: not known'
   return { ...standing, holds: [`keys writable: ${writableKeys}`, waits] }
 }
 
 function unread(error: unknown): FenceStatus {
-  return { state: 'unknown', since: null, cause: null, holds: [errorText(error)] }
+  return { state: 'unknown', since: null, cause: null, asked: null, holds: [errorText(error)] }
 }
 
 function stands({ standing, writableKeys }: FenceReading): string {

@@ -1,5 +1,6 @@
 import { HomeregionError } from '../../../domain/errors.ts'
 import type { FenceCause } from '../../../domain/fence.ts'
+import { alreadyStood } from '../../../domain/fence-wish.ts'
 import { type LoginAnswer, NOT_PERMITTED, tryLogin, WRONG_PASSWORD } from '../login-probe.ts'
 import { type CredentialsContext, ownLogins, readStanding, writerOf } from './credentials-context.ts'
 import { loginFacts, refuseWhatCannotBeFenced } from './credentials-preflight.ts'
@@ -20,6 +21,7 @@ export async function applyCredentials(context: CredentialsContext, cause: Fence
   const facts = await loginFacts(connection, roles)
   refuseWhatCannotBeFenced(context.region.name, facts, roles, ownLogins(context))
   const known = await knownSecrets(context, roles)
+  const before = (await record.read()).fence
   await fault('fence:credentials:close')
   await record.close(roles, cause, facts.fencer.superuser)
   await fault('fence:credentials:closed')
@@ -40,7 +42,12 @@ export async function applyCredentials(context: CredentialsContext, cause: Fence
   await record.applied()
   await fault('fence:credentials:applied')
   const { lines } = await readStanding(context)
-  return [...lines, `${sessions}, none left on two looks, 0 prepared transactions`, ...known.map(k => probeText(k, closed, rotated))]
+  return [
+    ...lines,
+    `${sessions}, none left on two looks, 0 prepared transactions`,
+    ...known.map(k => probeText(k, closed, rotated)),
+    ...alreadyStood(before, cause),
+  ]
 }
 
 /** What the configuration gives now, before a sink could change it. Where there is none the fence goes on without this proof. */

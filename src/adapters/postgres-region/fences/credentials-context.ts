@@ -70,7 +70,7 @@ export async function readStanding(context: CredentialsContext): Promise<Standin
 }
 
 /** Found before anything was changed, or settled by other means than going on. */
-const TOLD_WHOLE = ['not-initialised', 'config-invalid', 'secret-unavailable']
+const TOLD_WHOLE = ['fence-asked-again', 'not-initialised', 'config-invalid', 'secret-unavailable']
 
 /** What went wrong on the way, with what stands now: read back, or said that it could not be. */
 export async function failed(context: CredentialsContext, verb: 'apply' | 'lift', error: unknown): Promise<HomeregionError> {

@@ -1,4 +1,5 @@
 import { HomeregionError, isHomeregionError } from '../../../domain/errors.ts'
+import { requireSameWish } from '../../../domain/fence-wish.ts'
 import { tryLogin } from '../login-probe.ts'
 import { type CredentialsContext, sinkFor, writerOf } from './credentials-context.ts'
 import { loginFacts, type RoleFacts, refuseWhatMayNotBeDone } from './credentials-preflight.ts'
@@ -11,17 +12,18 @@ const TOO_MANY = '53300'
 type Lifted = { readonly lines: readonly string[]; readonly problems: readonly string[] }
 
 /** Every role as it was before: LOGIN for those that had it, the old password where it was never replaced. */
-export async function liftCredentials(context: CredentialsContext): Promise<readonly string[]> {
+export async function liftCredentials(context: CredentialsContext, asked: number | null): Promise<readonly string[]> {
   const { record, connection, fault } = context
   const { fence, items } = await record.read()
   if (fence === null) return [`${context.fence.name}: nothing of it stood`]
+  requireSameWish({ region: context.region.name, name: context.fence.name }, fence, asked)
   const facts = await loginFacts(
     connection,
     items.map(i => i.role),
   )
   refuseWhatMayNotBeDone(context.region.name, facts)
   await fault('fence:credentials:lift')
-  await record.lifting()
+  await record.lifting(fence.asked)
   await fault('fence:credentials:lifting')
   const done: Lifted[] = []
   for (const item of items) {

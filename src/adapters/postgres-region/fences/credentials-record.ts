@@ -1,6 +1,8 @@
 import type { FenceCause, FenceState } from '../../../domain/fence.ts'
+import type { FenceWish } from '../../../domain/fence-wish.ts'
 import type { Connection, Row, Statement } from '../../postgres/connection.ts'
 import { identifier, literal } from '../quoting.ts'
+import { askFence } from './fence-ask.ts'
 
 /** `delivering`: the sink may hold a secret that was never in force. `rotated`: the secret the sink took is in force. */
 export type Phase = 'closed' | 'delivering' | 'rotated'
@@ -20,8 +22,7 @@ export type LoginItem = {
 export type StandingFence = {
   readonly state: Exclude<FenceState, 'lifted' | 'unknown'>
   readonly since: string
-  readonly cause: FenceCause
-}
+} & FenceWish
 
 export type CredentialsRecord = {
   read(): Promise<{ readonly fence: StandingFence | null; readonly items: readonly LoginItem[] }>
@@ -32,7 +33,8 @@ export type CredentialsRecord = {
   /** The password changes, and the record with it. Refused when another delivery was begun since. */
   rotate(role: string, delivery: string, verifier: string): Promise<void>
   applied(): Promise<void>
-  lifting(): Promise<void>
+  /** Refused when it stands for another wish by now. */
+  lifting(asked: number): Promise<void>
   /** The role gets back its LOGIN if it had it, and its item goes away. */
   restore(item: LoginItem): Promise<void>
   /** The role is gone: nothing can be brought back. */
@@ -65,7 +67,7 @@ export function createCredentialsRecord(connection: Connection, region: string, 
     },
     close: async (roles, cause, seesPasswords) =>
       await commit([
-        { sql: KEEP_FENCE, parameters: [...mine, cause.reason, cause.by, cause.runId] },
+        { sql: KEEP_FENCE, parameters: [...mine, 'credentials', cause.reason, cause.by, cause.runId] },
         ...roles.flatMap(role => [
           { sql: seesPasswords ? KEEP_LOGIN_AND_PASSWORD : KEEP_LOGIN, parameters: [...mine, role] },
           { sql: alterRole(role, 'NOLOGIN') },
@@ -79,7 +81,14 @@ export function createCredentialsRecord(connection: Connection, region: string, 
         { sql: alterRole(role, `PASSWORD ${literal(verifier)}`) },
       ]),
     applied: async () => await commit([setState('applied')]),
-    lifting: async () => await commit([setState('lifting')]),
+    lifting: async asked =>
+      await commit([
+        {
+          sql: `with moved as (update homeregion.fence set state = 'lifting' where region = $1 and name = $2 and asked = $3 returning 1)
+                select 1 / count(*) from moved`,
+          parameters: [...mine, asked],
+        },
+      ]),
     restore: async item => await commit([...(item.canLogin ? [{ sql: alterRole(item.role, 'LOGIN') }] : []), forget(item.role)]),
     drop: async role => await commit([forget(role)]),
     lifted: async () =>
@@ -98,11 +107,7 @@ const DURABLE: Statement = {
   sql: `select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local')`,
 }
 
-// Whoever wanted it last has to be asked before it is lifted; a rotation that died must not pass for the wish behind an emergency.
-const KEEP_FENCE = `insert into homeregion.fence as f (region, name, kind, state, reason, applied_by, run_id)
-values ($1, $2, 'credentials', 'applying', $3, $4, $5)
-on conflict (region, name) do update set state = 'applying', reason = excluded.reason, applied_by = excluded.applied_by, run_id = excluded.run_id,
-  since = case f.state when 'lifting' then excluded.since else f.since end`
+const KEEP_FENCE = askFence(`state = 'applying', since = case f.state when 'lifting' then excluded.since else f.since end, `)
 
 const keepLogin = (digest: string, catalogue: string) => `insert into homeregion.fence_item (region, name, item, former)
 select $1, $2, r.rolname, jsonb_build_object('canLogin', r.rolcanlogin, 'passwordDigest', ${digest}, 'phase', 'closed')
@@ -138,6 +143,7 @@ function standing(row: Row): StandingFence {
   return {
     state: row.state as StandingFence['state'],
     since: row.since instanceof Date ? row.since.toISOString() : String(row.since),
+    asked: Number(row.asked),
     cause: { reason: String(row.reason), by: String(row.applied_by), runId: typeof row.run_id === 'string' ? row.run_id : null },
   }
 }

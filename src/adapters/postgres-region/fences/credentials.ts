@@ -74,7 +74,7 @@ export function createCredentialsFence(
     },
     apply: async cause => await change('apply', async () => await applyCredentials(changing, cause)),
     verify: async () => await proveCredentials(reading),
-    lift: async () => await change('lift', async () => await liftCredentials(changing)),
+    lift: async (_, asked) => await change('lift', async () => await liftCredentials(changing, asked)),
     status: async () => await readStatus(reading),
     close: async () => void (await Promise.all([changes.close(), reads.close()])),
   }
@@ -83,10 +83,10 @@ export function createCredentialsFence(
 async function readStatus(context: CredentialsContext): Promise<FenceStatus> {
   try {
     const [{ fence }, { lines }] = await Promise.all([context.record.read(), readStanding(context)])
-    if (fence === null) return { state: 'lifted', since: null, cause: null, holds: [] }
+    if (fence === null) return { state: 'lifted', since: null, cause: null, asked: null, holds: [] }
     return { ...fence, holds: lines }
   } catch (error) {
     const coded = isHomeregionError(error) ? error : boundaryError(error, context.region.name)
-    return { state: 'unknown', since: null, cause: null, holds: [coded.text.fact] }
+    return { state: 'unknown', since: null, cause: null, asked: null, holds: [coded.text.fact] }
   }
 }

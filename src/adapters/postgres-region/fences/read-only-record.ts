@@ -1,8 +1,12 @@
 import type { Json } from '../../../domain/evidence.ts'
-import type { FenceCause, FenceStatus } from '../../../domain/fence.ts'
+import type { FenceCause } from '../../../domain/fence.ts'
+import type { FenceWish } from '../../../domain/fence-wish.ts'
 import type { Connection, Row } from '../../postgres/connection.ts'
 import { sqlText } from '../sql-file.ts'
+import { askFence } from './fence-ask.ts'
 import { groupBy, type Privilege, privilege, privilegeText } from './privileges.ts'
+
+export type ReadOnlyStanding = FenceWish & { readonly state: 'applying' | 'applied' | 'lifting'; readonly since: string }
 
 type FenceName = { readonly region: string; readonly name: string }
 
@@ -33,7 +37,7 @@ export async function recordedPrivileges(connection: Connection, at: FenceName):
   }))
 }
 
-export async function readRecord(connection: Connection, at: FenceName): Promise<Omit<FenceStatus, 'holds'> | null> {
+export async function readRecord(connection: Connection, at: FenceName): Promise<ReadOnlyStanding | null> {
   const { rows } = await connection.query('read', `select ${COLUMNS} from homeregion.fence where region = $1 and name = $2`, [
     at.region,
     at.name,
@@ -41,15 +45,10 @@ export async function readRecord(connection: Connection, at: FenceName): Promise
   return record(rows[0])
 }
 
-/** With a cause: makes the record where there is none. Locks it until the transaction ends; null: there is none. */
-export async function openRecord(connection: Connection, at: FenceName, cause?: FenceCause): Promise<Omit<FenceStatus, 'holds'> | null> {
+/** With a cause: makes the record where there is none, and notes the wish where there is one. Locks it until the transaction ends; null: there is none. */
+export async function openRecord(connection: Connection, at: FenceName, cause?: FenceCause): Promise<ReadOnlyStanding | null> {
   if (cause !== undefined)
-    await connection.query(
-      'read',
-      `insert into homeregion.fence (region, name, kind, state, reason, applied_by, run_id) values ($1, $2, 'read-only', 'applying', $3, $4, $5)
-       on conflict (region, name) do nothing`,
-      [at.region, at.name, cause.reason, cause.by, cause.runId],
-    )
+    await connection.query('read', askFence(), [at.region, at.name, 'read-only', cause.reason, cause.by, cause.runId])
   const { rows } = await connection.query('read', `select ${COLUMNS} from homeregion.fence where region = $1 and name = $2 for update`, [
     at.region,
     at.name,
@@ -107,13 +106,14 @@ function entry(p: Privilege): string {
   return JSON.stringify([p.relation, p.column, p.grantee, p.byOwner ? null : p.grantor, p.privilege])
 }
 
-const COLUMNS = `state, reason, applied_by, run_id, to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as since`
+const COLUMNS = `state, reason, applied_by, run_id, asked, to_char(since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as since`
 
-function record(row: Row | undefined): Omit<FenceStatus, 'holds'> | null {
+function record(row: Row | undefined): ReadOnlyStanding | null {
   if (row === undefined) return null
   return {
     state: row.state === 'applied' ? 'applied' : row.state === 'lifting' ? 'lifting' : 'applying',
     since: String(row.since),
+    asked: Number(row.asked),
     cause: { reason: String(row.reason), by: String(row.applied_by), runId: typeof row.run_id === 'string' ? row.run_id : null },
   }
 }

@@ -1,6 +1,7 @@
 import type { Config, FenceConfig, RegionConfig } from '../../../domain/config.ts'
 import { isHomeregionError } from '../../../domain/errors.ts'
 import type { Fence, FenceCause, FenceStatus, FenceStep } from '../../../domain/fence.ts'
+import { alreadyStood, requireSameWish } from '../../../domain/fence-wish.ts'
 import type { FaultPoint } from '../../../domain/ports.ts'
 import { type Connection, createConnection, type Secrets } from '../../postgres/connection.ts'
 import { boundaryError, sqlstate } from '../boundary-error.ts'
@@ -13,6 +14,7 @@ import {
   heldLines,
   markApplied,
   openRecord,
+  type ReadOnlyStanding,
   type RecordedPrivilege,
   readRecord,
   recordedPrivileges,
@@ -58,7 +60,7 @@ export function createReadOnlyFence(
   const apply = async (cause: FenceCause): Promise<readonly string[]> => {
     refuseShared(config, region)
     await allThere(connection, scope, region.name)
-    await retried(async () => await revokeAll(connection, scope, at, cause, fault))
+    const before = await retried(async () => await revokeAll(connection, scope, at, cause, fault))
     await fault('fence:read-only:revoked')
     const ended = await endWriters(connection, scope, at, config.policy.callTimeoutMs, fault)
     await fault('fence:read-only:barrier')
@@ -69,14 +71,17 @@ export function createReadOnlyFence(
       ...heldLines(held),
       ended === 0 ? 'no session had to be ended' : `${ended} session${ended === 1 ? '' : 's'} with an open write ended`,
       'nobody who wrote before is left',
+      ...alreadyStood(before, cause),
     ]
   }
 
-  const lift = async (): Promise<readonly string[]> => {
+  const lift = async (asked: number | null): Promise<readonly string[]> => {
     const lines = await retried(
       async () =>
         await inTransaction(connection, async () => {
-          if ((await openRecord(connection, at)) === null) return ['it does not stand: nothing was changed']
+          const standing = await openRecord(connection, at)
+          if (standing === null) return ['it does not stand: nothing was changed']
+          requireSameWish(at, standing, asked)
           const before = await recordedPrivileges(connection, at)
           const plan = givingBack(before)
           refuseUnreachable(
@@ -143,10 +148,10 @@ export function createReadOnlyFence(
   const status = async (): Promise<FenceStatus> => {
     try {
       const record = await readRecord(connection, at)
-      if (record === null) return { state: 'lifted', since: null, cause: null, holds: [] }
+      if (record === null) return { state: 'lifted', since: null, cause: null, asked: null, holds: [] }
       return { ...record, holds: heldLines(await recordedPrivileges(connection, at)) }
     } catch (error) {
-      return { state: 'unknown', since: null, cause: null, holds: [boundaryError(error, region.name).text.fact] }
+      return { state: 'unknown', since: null, cause: null, asked: null, holds: [boundaryError(error, region.name).text.fact] }
     }
   }
 
@@ -156,7 +161,7 @@ export function createReadOnlyFence(
     kind: 'read-only',
     plan: async direction => await coded(direction === 'apply' ? planApply : planLift),
     apply: async cause => await coded(async () => await apply(cause)),
-    lift: async () => await coded(lift),
+    lift: async (_, asked) => await coded(async () => await lift(asked)),
     verify: async () => await coded(async () => await proof.observe()),
     status,
     close: async () => void (await Promise.all([connection.close(), proof.close()])),
@@ -170,8 +175,15 @@ function step(place: string, text: string, why: string): FenceStep {
 }
 
 /** One transaction: the record of every privilege, and its revocation. Whatever dies before its commit changed nothing. */
-async function revokeAll(connection: Connection, scope: WriteScope, at: FenceName, cause: FenceCause, fault: FaultPoint): Promise<void> {
-  await inTransaction(connection, async () => {
+async function revokeAll(
+  connection: Connection,
+  scope: WriteScope,
+  at: FenceName,
+  cause: FenceCause,
+  fault: FaultPoint,
+): Promise<ReadOnlyStanding | null> {
+  return await inTransaction(connection, async () => {
+    const before = await openRecord(connection, at)
     await openRecord(connection, at, cause)
     // Read under the record's lock: two who apply, or one who lifts meanwhile, take turns.
     const { revoked, standIns } = revocation(await grantedWrites(connection, scope))
@@ -185,6 +197,7 @@ async function revokeAll(connection: Connection, scope: WriteScope, at: FenceNam
     await fault('fence:read-only:revoking')
     await runPrivileges(connection, grants(standIns))
     await fault('fence:read-only:standing-in')
+    return before
   })
 }
 

@@ -90,15 +90,19 @@ begin
 end $body$
 
 -- @ From its commit on no key may be written in the region. Waits for nobody's transaction: who wrote before is found by
--- @ homeregion.region_in_flight. Asked again, it leaves the fence and its cause as they are.
+-- @ homeregion.region_in_flight. Asked again, it keeps the newest wish; a run's never hides a person's.
 create or replace function homeregion.fence_region(p_region text, p_name text, p_reason text, p_by text, p_run text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
   swept bigint;
 begin
   perform homeregion.begin_region_change(p_region, p_name);
-  insert into homeregion.fence (region, name, kind, state, reason, applied_by, run_id)
-  values (p_region, p_name, 'boundary', 'applying', p_reason, p_by, p_run) on conflict (region, name) do nothing;
+  insert into homeregion.fence as f (region, name, kind, state, reason, applied_by, run_id)
+  values (p_region, p_name, 'boundary', 'applying', p_reason, p_by, p_run)
+  on conflict (region, name) do update set asked = greatest(f.asked + 1, excluded.asked),
+    (reason, applied_by, run_id) = (select w.reason, w.applied_by, w.run_id from (values
+      (f.run_id is null and excluded.run_id is not null and f.state <> 'lifting', f.reason, f.applied_by, f.run_id),
+      (true, excluded.reason, excluded.applied_by, excluded.run_id)) w(kept, reason, applied_by, run_id) where w.kept limit 1);
   swept := homeregion.sweep_region(p_region);
   if swept > 0 then update homeregion.fence set state = 'applying' where region = p_region and name = p_name; end if;
   return swept;
@@ -120,13 +124,20 @@ begin
   return swept;
 end $body$
 
--- @ Lifts the fence: writable is what ownership says, no key more. Returns how many keys it made writable.
-create or replace function homeregion.lift_region(p_region text, p_name text) returns bigint
+-- @ Lifted without saying for which wish, it could end an emergency that nobody allowed to be ended.
+drop function if exists homeregion.lift_region(text, text)
+
+-- @ Lifts the fence: writable is what ownership says, no key more. Returns how many keys it made writable; null, and nothing is lifted, when
+-- @ it stands for another wish than the one that p_asked names.
+create or replace function homeregion.lift_region(p_region text, p_name text, p_asked bigint) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
   opened bigint;
 begin
   perform homeregion.begin_region_change(p_region, p_name);
+  if exists (select from homeregion.fence f where f.region = p_region and f.name = p_name and f.asked is distinct from p_asked) then
+    return null;
+  end if;
   delete from homeregion.fence where region = p_region and name = p_name;
   -- Locked, in one order: a drain that is committed meanwhile is seen, and one that comes later finds the row it has to take away.
   with home as materialized (
@@ -201,6 +212,6 @@ declare
 begin
   foreach o in array {{callers}}::name[] loop
     execute format('grant execute on function homeregion.fence_region(text, text, text, text, text), homeregion.settle_region(text, text),
-      homeregion.lift_region(text, text), homeregion.region_in_flight(text, integer), homeregion.writable_keys(text) to %I', o);
+      homeregion.lift_region(text, text, bigint), homeregion.region_in_flight(text, integer), homeregion.writable_keys(text) to %I', o);
   end loop;
 end $do$

@@ -82,6 +82,11 @@ create table if not exists homeregion.fence (
   primary key (region, name)
 )
 
+-- @ Which wish for the fence this is: the microsecond at which it was last asked for, and always more than before, so that a lift which was allowed
+-- @ for one wish never ends another, not even one of a fence that was lifted and applied again meanwhile.
+alter table homeregion.fence add column if not exists asked bigint not null
+  default (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) * 1000000)::bigint
+
 -- @ What each of them changed and what was there before, committed together with the change itself, so that no crash parts the two. An item
 -- @ goes away in the commit that brings it back.
 create table if not exists homeregion.fence_item (
