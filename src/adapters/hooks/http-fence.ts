@@ -7,8 +7,13 @@ import { createNotedFence } from './noted-fence.ts'
 
 type HttpFence = Extract<FenceConfig, { kind: 'http' }>
 
-/** Answers that say something of the caller or the service, and nothing of the fence. */
-const SAYS_NOTHING = new Set([401, 403, 407, 408, 429])
+/** Answers that say something of the caller, his request or the service, and nothing of the fence. */
+const SAYS_NOTHING = new Set([400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 421, 425, 426, 429, 431])
+
+/** Nor does an answer on the way (1xx), one that sends elsewhere (3xx), or a service that is broken (5xx). */
+function saysNothing(status: number | null): boolean {
+  return status === null || status < 200 || (status >= 300 && status < 400) || status >= 500 || SAYS_NOTHING.has(status)
+}
 
 /** A fence by an API of the operators' own. Secrets stand in headers only; an address is shown without its query, which could hold one. */
 export function createHttpFence(
@@ -54,7 +59,7 @@ export function createHttpFence(
       verify: async () => {
         const { status, said } = await call(fence.verify, null)
         if (status === fence.verify.expectStatus) return { verdict: 'pass', said }
-        return { verdict: status === null || status >= 500 || SAYS_NOTHING.has(status) ? 'unknown' : 'fail', said }
+        return { verdict: saysNothing(status) ? 'unknown' : 'fail', said }
       },
     },
     notes,
