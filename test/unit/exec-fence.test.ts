@@ -94,6 +94,22 @@ test('a command that never ends is ended, with what it has started, even where t
   expect(await fence.status()).toMatchObject({ state: 'lifted' })
 })
 
+test.each([
+  ['a child', 'sleep 30 &'],
+  ['a child that left the group', 'setsid sleep 5 &'],
+])('a command that ends well and leaves %s holding its output has ended well', async (_, leave) => {
+  const { fence, wall } = createFileFence({ timeoutMs: 20_000, lift: ['/bin/true'] })
+  const left = createFileFence({
+    timeoutMs: 20_000,
+    apply: ['/bin/sh', '-c', `touch "$0"; ${leave} exit 0`, wall],
+    verify: ['test', '-f', wall],
+  })
+  const began = performance.now()
+  await left.fence.apply(CAUSE)
+  expect(performance.now() - began).toBeLessThan(5_000)
+  expect((await fence.verify())[0]?.verdict).toBe('pass')
+})
+
 test('a command that prints gigabytes is cut and bounded', async () => {
   const { fence } = createFileFence({ timeoutMs: 800, apply: ['/bin/sh', '-c', 'yes very-long-line'] })
   const before = process.memoryUsage().rss

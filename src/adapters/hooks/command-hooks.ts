@@ -5,6 +5,8 @@ import { redact } from '../system/redaction.ts'
 
 /** What is kept of a command's output: enough to read the reason, however much it prints. */
 const OUTPUT_LIMIT = 16 * 1024
+/** What a command that has ended left running may hold its output open; it is not waited for longer. */
+const CLOSE_MS = 500
 
 /** Commands get argv and environment, never a shell string; what they print is cut and redacted, and they end at their deadline. */
 export function createHooks(env: Readonly<Record<string, string | undefined>>): Hooks {
@@ -44,16 +46,24 @@ function runCommand(command: readonly string[], env: NodeJS.ProcessEnv, timeoutM
     }
     child.stdout.on('data', keep)
     child.stderr.on('data', keep)
-    const timer = setTimeout(() => {
-      late = true
+    const end = () => {
       endGroup(child.pid)
       // What left the group holds the pipe for as long as it likes; it is not waited for.
       child.stdout.destroy()
       child.stderr.destroy()
+    }
+    let timer = setTimeout(() => {
+      late = true
+      end()
     }, timeoutMs)
     child.on('error', error => {
       clearTimeout(timer)
       reject(new HomeregionError('check-refused', { fact: `${file} could not be started: ${error.message}` }, { cause: error }))
+    })
+    // From here its exit code counts, whoever still holds the pipes. `close` follows when they are closed.
+    child.on('exit', () => {
+      clearTimeout(timer)
+      timer = setTimeout(end, CLOSE_MS)
     })
     child.on('close', code => {
       clearTimeout(timer)
