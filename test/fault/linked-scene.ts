@@ -106,7 +106,8 @@ export function useLinkedScene(change: (config: LinkedConfig, dir: string) => vo
   }
   const query: LinkedScene['query'] = async (where, sql, parameters = []) => {
     try {
-      return (await (await client(where)).query(sql, [...parameters])).rows
+      const { rows } = await (await client(where)).query<pg.QueryResultRow>(sql, [...parameters])
+      return rows as never
     } catch (error) {
       // A session that a killed server ended is opened anew the next time.
       if (!(error instanceof Error && 'severity' in error)) clients.delete(where)
