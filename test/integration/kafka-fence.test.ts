@@ -175,6 +175,26 @@ test('a DENY that stood before the fence stays when it is lifted', async () => {
   expect(await scene.rules()).toEqual(rules)
 })
 
+test('a DENY on record that the configuration could not have made is not deleted: named, and the rest is lifted', async () => {
+  const [{ topic, id }, other] = [await scene.prepare(), await scene.prepare()]
+  const strangers: DenyBinding = { resource: 'topic', name: other.topic, principal: 'User:stranger' }
+  await onCluster('region-a', async brokers => await createBindings(brokers, [strangers]))
+  const rules = await scene.rules()
+  const notes = notesInMemory()
+  const fence = createFence(scene.config(fenceOf(scene, topic, [id]), topic), notes)
+  await fence.apply(CAUSE)
+  const former = notes.note?.former as { readonly added: readonly DenyBinding[] }
+  if (notes.note !== null) notes.note = { ...notes.note, former: { ...former, added: [...former.added, strangers] } }
+  await expect(liftStanding(fence, CAUSE)).rejects.toMatchObject({
+    code: 'fence-failed',
+    text: { fact: expect.stringContaining(`DENY WRITE on topic ${other.topic} for User:stranger`) as string },
+  })
+  expect(await scene.rules()).toEqual(rules)
+  await onCluster('region-a', async brokers => await deleteBinding(brokers, strangers))
+  await liftStanding(fence, CAUSE)
+  expect(notes.note).toBeNull()
+})
+
 test('a DENY that somebody took away is missing in status and proof, and apply brings it back', async () => {
   const { topic, id } = await scene.prepare()
   const rules = await scene.rules()

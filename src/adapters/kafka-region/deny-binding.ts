@@ -18,6 +18,15 @@ export function wantedBindings(fence: KafkaFenceConfig): readonly DenyBinding[] 
   return union(all, [])
 }
 
+/**
+ * Whether the fence, as it is configured, could have made it. A record is a file before it is anything else: what it names beyond that is not
+ * deleted on its word.
+ */
+export function couldBeOf(fence: KafkaFenceConfig, { resource, name, principal }: DenyBinding): boolean {
+  const names = resource === 'topic' ? fence.topics : fence.producers.flatMap(p => p.transactionalIds)
+  return names.includes(name) && fence.producers.some(p => p.principal === principal)
+}
+
 export function resourcesOf(bindings: readonly DenyBinding[]): readonly AclResource[] {
   const all = new Map(bindings.map(({ resource, name }) => [resourceText({ resource, name }), { resource, name }]))
   return [...all.values()]

@@ -1,7 +1,7 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import { type BrokerView, mayChange, missingRight } from './acl-bindings.ts'
 import type { Brokers } from './broker-requests.ts'
-import { type AclResource, type DenyBinding, includes, resourcesOf, resourceText } from './deny-binding.ts'
+import { type AclResource, bindingText, type DenyBinding, includes, resourcesOf, resourceText } from './deny-binding.ts'
 import type { FenceRecord } from './fence-record.ts'
 import type { FenceSetting } from './fence-setting.ts'
 import { readEnds } from './log-ends.ts'
@@ -28,6 +28,15 @@ export function refuseTooWide({ fence, region, connection }: FenceSetting): void
       )
     }
   }
+}
+
+/** Called when the rest is lifted: what is on record as the fence's, still stands, and is nothing its configuration could have made. */
+export function refuseStrange({ connection, fence }: FenceSetting, standing: readonly DenyBinding[]): void {
+  if (standing.length === 0) return
+  const named = standing.map(bindingText).join(', ')
+  throw new HomeregionError('fence-failed', {
+    fact: `${connection.name}: left, because the configuration of fence ${fence.name} names no such thing although it is on record as the fence's: ${named}. Configure it again, or remove it with kafka-acls --remove, then lift once more`,
+  })
 }
 
 /** A DENY stops a principal on the whole cluster: also what another region does there with the same topic or transactional id. */

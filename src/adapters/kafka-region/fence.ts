@@ -6,11 +6,21 @@ import { alreadyStood, newestWish, requireSameWish } from '../../domain/fence-wi
 import type { FaultPoint } from '../../domain/ports.ts'
 import { type BrokerView, createBindings, deleteBinding, readEach, readUntil, standing, standingAnywhere, unread } from './acl-bindings.ts'
 import type { Brokers } from './broker-requests.ts'
-import { bindingText, type DenyBinding, includes, type KafkaFenceConfig, resourceText, union, without } from './deny-binding.ts'
+import {
+  bindingText,
+  couldBeOf,
+  type DenyBinding,
+  includes,
+  type KafkaFenceConfig,
+  resourcesOf,
+  resourceText,
+  union,
+  without,
+} from './deny-binding.ts'
 import { applySteps, liftSteps } from './fence-plan.ts'
 import { prove } from './fence-proof.ts'
 import { type FenceRecord, recordOf, toJson } from './fence-record.ts'
-import { refuseFirstBinding, refuseShared, refuseTooWide, refuseWithoutRights } from './fence-refusals.ts'
+import { refuseFirstBinding, refuseShared, refuseStrange, refuseTooWide, refuseWithoutRights } from './fence-refusals.ts'
 import { type FenceSetting, fenceSetting, withBrokers } from './fence-setting.ts'
 import type { SecretReader } from './kafka-client.ts'
 import { readUntilClosed } from './log-ends.ts'
@@ -39,7 +49,11 @@ export function createKafkaFence(
     plan: async direction =>
       await withBrokers(setting, async brokers => {
         const record = recordOf(await notes.read())
-        if (direction === 'lift') return liftSteps(brokers, record.added)
+        if (direction === 'lift')
+          return liftSteps(
+            brokers,
+            record.added.filter(b => couldBeOf(fence, b)),
+          )
         return applySteps(setting, brokers, (await lookAhead(setting, brokers, record)).missing)
       }),
     apply: async cause => await withBrokers(setting, async brokers => await apply(parts, brokers, cause)),
@@ -138,14 +152,17 @@ async function lift(
   cause: FenceCause,
   asked: number | null,
 ): Promise<readonly string[]> {
-  const { wanted, resources, connection, region } = setting
+  const { wanted, connection, region, fence } = setting
   const note = await notes.read()
   if (note === null) {
-    const left = standingAnywhere(await readEach(brokers, resources), wanted)
+    const left = standingAnywhere(await readEach(brokers, setting.resources), wanted)
     return ['nothing of this fence is on record', ...left.map(b => `left: ${bindingText(b)}, not this fence's`)]
   }
   requireSameWish({ region: region.name, name: setting.fence.name }, note, asked)
-  const { added, found } = recordOf(note)
+  const { added: noted, found } = recordOf(note)
+  const added = noted.filter(b => couldBeOf(fence, b))
+  const strange = without(noted, added)
+  const resources = resourcesOf(union(wanted, strange))
   await notes.write({ ...note, cause, state: 'lifting' })
   try {
     await fault('fence:kafka:lift-noted')
@@ -159,6 +176,7 @@ async function lift(
     const [left] = standingAnywhere(views, added)
     if (left !== undefined) throw failed(brokers, `${bindingText(left)} is still read`)
     await fault('fence:kafka:lift-read-back')
+    refuseStrange(setting, standingAnywhere(views, strange))
     requireSameWish({ region: region.name, name: setting.fence.name }, await notes.read(), note.asked)
     await notes.write(null)
     return [
