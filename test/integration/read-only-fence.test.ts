@@ -160,7 +160,7 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await fence.apply(CAUSE)
     await admin.query(`alter role shop_a rename to shop_x; alter role shop_b rename to shop_a; alter role shop_x rename to shop_b;
       drop role shop_c; create role shop_c; alter table invoice_1 rename to invoice_one; create table invoice_1 (n int)`)
-    const lines = await fence.lift(CAUSE)
+    const lines = await liftStanding(fence, CAUSE)
     const of = async (role: string, of: string) =>
       (
         await admin.query<{ p: string[] }>(
