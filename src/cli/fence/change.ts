@@ -20,7 +20,8 @@ export async function apply(context: CliContext, name: string, flags: ChangeFlag
   requireAsking(context, flags.yes === true)
   const reason = reasonOf(flags.reason)
   const { world, region, fences } = await select(context, name, flags.fence)
-  showPlans(context, await plansOf(fences, 'apply'))
+  // Who agreed beforehand asked for no plan, and a broker that does not answer must not hold the boundary up while one is made.
+  if (flags.yes !== true) showPlans(context, await plansOf(fences, 'apply'))
   await requireConsent(flags.yes === true, { region: region.name, to: 'stop every writer of it' })
   const cause = causeOf(world, reason)
   await watched(context, world, region.name, fences.length, async watcher => await applyFences(fences, cause, watcher))
