@@ -43,7 +43,7 @@ export function compose(config: Config, env: Env): World {
   }
   const region = once(name => createRegionDatabase(named(name), config, secrets))
   const stream = once(name => createRegionStream(named(name), config, secrets))
-  const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane)
+  const fenceJournal = createFenceJournal(stateFolder(env), config.service, controlPlane, addressOf(config.controlPlane.operator.url))
   const fault = createFaultPoint(env['HOMEREGION_FAULT'])
   const parts = { config, secrets, env: childEnvironments(env, config).secretStores, journal: fenceJournal, hooks, fault, holder }
   const fences = once(name => composeFences(named(name), parts))
@@ -95,6 +95,12 @@ export function compose(config: Config, env: Env): World {
       clearTimeout(timer)
     },
   }
+}
+
+/** Host, port and database: no login, no setting. */
+function addressOf(url: string): string {
+  const { hostname: host, port, pathname } = new URL(url)
+  return `${host}:${port === '' ? '5432' : port}${pathname}`
 }
 
 function installersOf(config: Config, secrets: Secrets, regions: readonly RegionConfig[], withControlPlane: boolean): readonly Installer[] {

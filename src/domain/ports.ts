@@ -78,6 +78,8 @@ export interface ControlPlane extends FailoverControl {
   runs(filter: { states?: readonly RunState[]; key?: string; limit: number }): Promise<readonly Run[]>
   attempts(runId: string): Promise<readonly Attempt[]>
   evidence(runId: string): Promise<readonly (Evidence & { readonly recordedAt: string })[]>
+  /** Which control plane this is, whatever its address: a uuid it got when it was made. */
+  installation(): Promise<string>
   /** Appends to the fence log, all or none; entries it has already are left as they are. */
   logFence(entries: readonly FenceEntry[]): Promise<void>
   /** Newest first, in the order they reached the control plane. */

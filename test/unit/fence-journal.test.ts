@@ -16,6 +16,8 @@ import { codedError } from './coded-error.ts'
 import { CAUSE, sampleEntry } from './fence-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
+const ADDRESS = 'here:5432/cp'
+
 /** What of a control plane the journal talks to; `down` makes it unreachable. */
 function createLog() {
   const kept: FenceEntry[] = []
@@ -25,6 +27,12 @@ function createLog() {
     refuses: null as ((entry: FenceEntry) => Error | null) | null,
     asked: 0,
     kept,
+    id: 'one',
+    installation: () => {
+      if (!log.down) return Promise.resolve(log.id)
+      log.asked += 1
+      return Promise.reject(new HomeregionError('control-plane-unreachable', { fact: 'it is down' }))
+    },
     logFence: (entries: readonly FenceEntry[]) => {
       log.asked += 1
       if (log.down) return Promise.reject(new HomeregionError('control-plane-unreachable', { fact: 'it is down' }))
@@ -61,7 +69,7 @@ function noteOf(state: 'applying' | 'applied', added: readonly string[], found: 
 
 test('an entry is on this machine first, and in the control plane once it answers', async () => {
   const [folder, log] = [join(temporaryFolder(), 'state'), createLog()]
-  const journal = createFenceJournal(folder, 'billing', log)
+  const journal = createFenceJournal(folder, 'billing', log, ADDRESS)
   log.down = true
   const entry = sampleEntry()
   await journal.keep([entry])
@@ -71,7 +79,7 @@ test('an entry is on this machine first, and in the control plane once it answer
 
   log.down = false
   // Another process, the next morning.
-  const later = createFenceJournal(folder, 'billing', log)
+  const later = createFenceJournal(folder, 'billing', log, ADDRESS)
   expect(await later.handOver()).toBe(1)
   expect(log.kept).toEqual([entry])
   expect(await later.pending()).toEqual([])
@@ -81,7 +89,7 @@ test('an entry is on this machine first, and in the control plane once it answer
 test('a control plane that did not answer is waited for once in a process', async () => {
   const log = createLog()
   log.down = true
-  const journal = createFenceJournal(temporaryFolder(), 'billing', log)
+  const journal = createFenceJournal(temporaryFolder(), 'billing', log, ADDRESS)
   for (let i = 0; i < 5; i++) {
     await journal.keep([sampleEntry()])
     await journal.handOver()
@@ -93,7 +101,7 @@ test('a control plane that did not answer is waited for once in a process', asyn
 
 test('an entry that was sent, and whose receipt was lost, is sent again and kept once', async () => {
   const [folder, log] = [temporaryFolder(), createLog()]
-  const journal = createFenceJournal(folder, 'billing', log)
+  const journal = createFenceJournal(folder, 'billing', log, ADDRESS)
   const entry = sampleEntry()
   await journal.keep([entry])
   await log.logFence([entry])
@@ -102,7 +110,7 @@ test('an entry that was sent, and whose receipt was lost, is sent again and kept
 })
 
 test('a line that a crash has torn spoils no other', async () => {
-  const journal = createFenceJournal(temporaryFolder(), 'billing', createLog())
+  const journal = createFenceJournal(temporaryFolder(), 'billing', createLog(), ADDRESS)
   const [first, second] = [sampleEntry(), sampleEntry()]
   await journal.keep([first])
   appendFileSync(journal.file, '\n{"entry":{"id":"0000')
@@ -113,7 +121,7 @@ test('a line that a crash has torn spoils no other', async () => {
 
 test('the file is for its owner alone, and its name holds no path', async () => {
   const folder = join(temporaryFolder(), 'deep', 'state')
-  const journal = createFenceJournal(folder, '../evil', createLog())
+  const journal = createFenceJournal(folder, '../evil', createLog(), ADDRESS)
   await journal.keep([sampleEntry()])
   expect(dirname(journal.file)).toBe(folder)
   expect(statSync(journal.file).mode & 0o777).toBe(0o600)
@@ -122,7 +130,7 @@ test('the file is for its owner alone, and its name holds no path', async () => 
 
 test('a folder that cannot be written is said before anything is changed', async () => {
   const folder = temporaryFolder({ state: 'a file, where the folder should be' })
-  const journal = createFenceJournal(join(folder, 'state'), 'billing', createLog())
+  const journal = createFenceJournal(join(folder, 'state'), 'billing', createLog(), ADDRESS)
   const error = await codedError(() => journal.keep([sampleEntry()]))
   expect(error.code).toBe('fence-failed')
   expect(error.text.next).toContain('HOMEREGION_STATE_DIR')
@@ -133,7 +141,7 @@ test('processes that write at once leave whole lines', { timeout: 60_000 }, asyn
   const script = `
     const { createFenceJournal } = await import(${JSON.stringify(packageFile('src/adapters/files/fence-journal.ts'))})
     const { newEntry } = await import(${JSON.stringify(packageFile('src/adapters/files/fence-entry.ts'))})
-    const journal = createFenceJournal(process.argv[1], 'billing', {})
+    const journal = createFenceJournal(process.argv[1], 'billing', {}, 'here:5432/cp')
     for (let i = 0; i < 20; i++)
       await journal.keep([newEntry('host')({ region: 'region-a', fence: 'f' + i, kind: 'exec', event: 'applied', by: 'ann', runId: null, reason: 'x'.repeat(5000), detail: null })])`
   const codes = await Promise.all(
@@ -143,14 +151,14 @@ test('processes that write at once leave whole lines', { timeout: 60_000 }, asyn
     }),
   )
   expect(codes).toEqual([0, 0, 0])
-  expect(await createFenceJournal(folder, 'billing', createLog()).pending()).toHaveLength(60)
+  expect(await createFenceJournal(folder, 'billing', createLog(), ADDRESS).pending()).toHaveLength(60)
 })
 
 test('the note of a fence is found by the next process, with and without the control plane', async () => {
   const [folder, log] = [temporaryFolder(), createLog()]
   const open = () =>
     createFenceNotes(
-      createFenceJournal(folder, 'billing', log),
+      createFenceJournal(folder, 'billing', log, ADDRESS),
       { region: 'region-a', fence: 'wall', kind: 'exec', by: 'ann' },
       newEntry('laptop'),
     )
@@ -162,7 +170,7 @@ test('the note of a fence is found by the next process, with and without the con
   expect(await open().read()).toEqual(note)
   expect(log.kept.map(e => e.event)).toEqual(['noted'])
   // From another machine, which has no file.
-  const elsewhere = createFenceJournal(temporaryFolder(), 'billing', log)
+  const elsewhere = createFenceJournal(temporaryFolder(), 'billing', log, ADDRESS)
   const there = createFenceNotes(elsewhere, { region: 'region-a', fence: 'wall', kind: 'exec', by: 'bob' }, newEntry('desk'))
   expect(await there.read()).toEqual(note)
   await there.write(null)
@@ -172,7 +180,7 @@ test('the note of a fence is found by the next process, with and without the con
 test('a control plane that answers and cannot write stops no fence: said, and handed over later', async () => {
   const [folder, log] = [temporaryFolder(), createLog()]
   log.refuses = () => databaseError('25006', 'cannot execute INSERT in a read-only transaction')
-  const journal = createFenceJournal(folder, 'billing', log)
+  const journal = createFenceJournal(folder, 'billing', log, ADDRESS)
   const notes = wall(journal)
   const note = noteOf('applying', ['x'])
   await notes.write(note)
@@ -181,19 +189,19 @@ test('a control plane that answers and cannot write stops no fence: said, and ha
   expect(await notes.read()).toEqual(note)
   expect(log.asked).toBe(1)
   log.refuses = null
-  expect(await createFenceJournal(folder, 'billing', log).handOver()).toBe(1)
+  expect(await createFenceJournal(folder, 'billing', log, ADDRESS).handOver()).toBe(1)
 })
 
 test('one entry that the control plane will never take is kept aside, and the others go on', async () => {
   const [folder, log] = [temporaryFolder(), createLog()]
-  const journal = createFenceJournal(folder, 'billing', log)
+  const journal = createFenceJournal(folder, 'billing', log, ADDRESS)
   const [first, poison, last] = [sampleEntry(), sampleEntry({ fence: 'poison' }), sampleEntry()]
   log.refuses = e => (e.fence === 'poison' ? databaseError('22P02', 'invalid input syntax for type uuid') : null)
   await journal.keep([first, poison, last])
   expect(await journal.handOver()).toBe(2)
   expect(log.kept).toEqual([first, last])
   expect(await journal.pending()).toEqual([])
-  const later = createFenceJournal(folder, 'billing', log)
+  const later = createFenceJournal(folder, 'billing', log, ADDRESS)
   expect(await later.aside()).toEqual([{ entry: poison, why: expect.stringContaining('invalid input syntax') as string }])
   const asked = log.asked
   expect(await later.handOver()).toBe(0)
@@ -204,7 +212,7 @@ test('one entry that the control plane will never take is kept aside, and the ot
 async function twoMachines() {
   const log = createLog()
   log.down = true
-  const open = () => createFenceJournal(temporaryFolder(), 'billing', log)
+  const open = () => createFenceJournal(temporaryFolder(), 'billing', log, ADDRESS)
   const machines = { first: open(), second: open() }
   await wall(machines.first).write(noteOf('applied', ['x'], [], 1))
   await wall(machines.second).write(noteOf('applied', [], ['x'], 2))
@@ -215,7 +223,7 @@ async function twoMachines() {
 test.each(['the first', 'the second'])("what one of two machines added is the fence's to take back when %s is heard first", async order => {
   const { log, first, second } = await twoMachines()
   for (const journal of order === 'the first' ? [first, second] : [second, first]) await journal.handOver(true)
-  const notes = wall(createFenceJournal(temporaryFolder(), 'billing', log))
+  const notes = wall(createFenceJournal(temporaryFolder(), 'billing', log, ADDRESS))
   expect(await notes.read()).toMatchObject({ asked: 2, former: { added: [deny('x')], found: [] } })
   await notes.write(null)
   expect(await notes.read()).toBeNull()
@@ -224,7 +232,7 @@ test.each(['the first', 'the second'])("what one of two machines added is the fe
 test('a lifting ends only what it knew of: what another machine had added stays on record', async () => {
   const { log, first, second } = await twoMachines()
   await second.handOver(true)
-  const notes = wall(createFenceJournal(temporaryFolder(), 'billing', log))
+  const notes = wall(createFenceJournal(temporaryFolder(), 'billing', log, ADDRESS))
   expect(await notes.read()).toMatchObject({ former: { added: [], found: [deny('x')] } })
   await notes.write(null)
   expect(await notes.read()).toBeNull()
@@ -232,6 +240,26 @@ test('a lifting ends only what it knew of: what another machine had added stays 
   expect(await notes.read()).toMatchObject({ asked: 1, former: { added: [deny('x')] } })
   await notes.write(null)
   expect(await notes.read()).toBeNull()
+})
+
+test.each([
+  ['another one at the same address', ADDRESS],
+  ['one at another address', 'there:5432/cp'],
+])('what was kept for one control plane is not handed over to %s, and says so', async (_, address) => {
+  const [folder, first, second] = [temporaryFolder(), createLog(), createLog()]
+  second.id = 'two'
+  const [handed, left] = [sampleEntry(), sampleEntry({ event: 'noted', fence: 'wall' })]
+  const journal = createFenceJournal(folder, 'billing', first, ADDRESS)
+  await journal.keep([handed])
+  await journal.handOver()
+  await journal.keep([left])
+  const other = createFenceJournal(folder, 'billing', second, address)
+  expect(await other.handOver()).toBe(0)
+  expect(second.kept).toEqual([])
+  expect(await other.notes('region-a', 'wall')).toEqual([])
+  expect(await other.aside()).toEqual([{ entry: left, why: `made for another control plane (${ADDRESS}, installation one)` }])
+  // The same one, wherever it stands now.
+  expect(await createFenceJournal(folder, 'billing', first, 'moved:5432/cp').handOver()).toBe(1)
 })
 
 test('the folder follows HOMEREGION_STATE_DIR, then XDG, then the home', () => {
@@ -242,7 +270,7 @@ test('the folder follows HOMEREGION_STATE_DIR, then XDG, then the home', () => {
 
 test('reading makes no file', async () => {
   const folder = join(temporaryFolder(), 'state')
-  const journal = createFenceJournal(folder, 'billing', createLog())
+  const journal = createFenceJournal(folder, 'billing', createLog(), ADDRESS)
   expect(await journal.pending()).toEqual([])
   expect(existsSync(folder)).toBe(false)
   mkdirSync(folder)

@@ -3,7 +3,7 @@ import type { ControlPlane } from '../../domain/ports.ts'
 import { createConnection, type Secrets } from '../postgres/connection.ts'
 import { findAuditBreak, readAudit } from './audit-chain.ts'
 import { createFailoverControl } from './failover-control.ts'
-import { appendFenceLog, readFenceLog, readFencesTold } from './fence-log.ts'
+import { appendFenceLog, readFenceLog, readFencesTold, readInstallation } from './fence-log.ts'
 import { newerSchema, olderSchema } from './install.ts'
 import { commitChange } from './journal-commit.ts'
 import { countOwnership, findOwnership, listOwnership, readHistory } from './ownership-queries.ts'
@@ -60,6 +60,7 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     attempts: async runId => await coded(async () => await readAttempts(connection, runId)),
     evidence: async runId => await coded(async () => await readEvidence(connection, runId)),
     logFence: async entries => await coded(async () => await appendFenceLog(connection, entries)),
+    installation: async () => await coded(async () => await readInstallation(connection)),
     fenceLog: async filter => await coded(async () => await readFenceLog(connection, filter)),
     fencesTold: async () => await coded(async () => await readFencesTold(connection)),
     ...createFailoverControl(connection, config.policy, coded),

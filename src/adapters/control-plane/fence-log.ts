@@ -77,6 +77,11 @@ export async function readFenceLog(
   return found.rows.map(logged)
 }
 
+export async function readInstallation(connection: Connection): Promise<string> {
+  const found = await connection.query('read', 'select identity::text from homeregion_control.installation')
+  return String(found.rows[0]?.identity)
+}
+
 export async function readFencesTold(connection: Connection): Promise<readonly LoggedFence[]> {
   const found = await connection.query(
     'read',

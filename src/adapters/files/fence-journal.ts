@@ -9,14 +9,14 @@ const CHUNK = 200
 /** Notes looked at of one fence. An application makes two, and each takes up what those before it said. */
 const NOTES = 100
 
-type Log = Pick<ControlPlane, 'logFence' | 'fenceLog' | 'fencesTold'>
+type Log = Pick<ControlPlane, 'logFence' | 'fenceLog' | 'fencesTold' | 'installation'>
 
 /**
  * The fence log of one service on this machine, and its way into the control plane. No fence waits for that: whatever goes wrong on the way is
  * said (`refusal`), and the entries stay on this machine until the next command.
  */
-export function createFenceJournal(folder: string, service: string, controlPlane: Log): FenceJournal {
-  const file = createFenceJournalFile(folder, service)
+export function createFenceJournal(folder: string, service: string, controlPlane: Log, address: string): FenceJournal {
+  const file = createFenceJournalFile(folder, service, address)
   // A control plane that did not answer, or takes nothing, is not asked again by every entry of one command: an emergency has no time for it.
   let [silent, closed] = [false, false]
   let refusal: string | null = null
@@ -54,6 +54,10 @@ export function createFenceJournal(folder: string, service: string, controlPlane
   const push = async (): Promise<number | null> => {
     if (silent || closed) return null
     try {
+      const first = await file.read()
+      if (first.pending.length + first.aside.length === 0) return 0
+      // What was made for another one is not handed over, whoever has taken its address meanwhile.
+      await file.learn(await controlPlane.installation())
       const { pending } = await file.read()
       let handed = 0
       for (let i = 0; i < pending.length; i += CHUNK) handed += await send(pending.slice(i, i + CHUNK))
@@ -83,10 +87,10 @@ export function createFenceJournal(folder: string, service: string, controlPlane
       // Handed over first: the order in which notes reach the control plane is the order that counts.
       await journal.handOver()
       const told = await asked(() => controlPlane.fenceLog({ region, fence, events: ['noted'], limit: NOTES }))
-      const { all, pending, aside } = await file.read()
+      const { all, pending, refused } = await file.read()
       const mine = (entry: FenceEntry) => entry.event === 'noted' && entry.region === region && entry.fence === fence
       if (told === null) return all.filter(mine)
-      const here = [...aside.map(a => a.entry), ...pending].filter(e => mine(e) && !told.some(t => t.id === e.id))
+      const here = [...refused, ...pending].filter(e => mine(e) && !told.some(t => t.id === e.id))
       // What this machine could not hand over counts too: one that was refused as old, the others as newest.
       return [...here.filter(e => !pending.includes(e)), ...told.toReversed(), ...here.filter(e => pending.includes(e))]
     },
