@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { createHooks } from '../../src/adapters/hooks/command-hooks.ts'
 import { createExecFence } from '../../src/adapters/hooks/exec-fence.ts'
 import type { FenceConfig, RegionConfig } from '../../src/domain/config.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { codedError } from './coded-error.ts'
 import { CAUSE, createMemoryNotes } from './fence-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
@@ -47,7 +48,7 @@ test('applies, proves and lifts by commands that get their values from the envir
   ])
   expect((await fence.verify()).map(o => o.verdict)).toEqual(['pass'])
   expect(await fence.status()).toMatchObject({ state: 'applied', cause: hostile })
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect(existsSync(wall)).toBe(false)
   expect(notes.written.map(n => n?.state ?? null)).toEqual(['applying', 'applied', 'lifting', null])
 })
@@ -121,16 +122,23 @@ test('a command that prints gigabytes is cut and bounded', async () => {
 test('a lift that is not confirmed leaves the fence on record', async () => {
   const { fence, notes } = createFileFence({ lift: ['/bin/true'] })
   await fence.apply(CAUSE)
-  const error = await codedError(() => fence.lift(CAUSE))
+  const error = await codedError(() => liftStanding(fence, CAUSE))
   expect(error.text.state).toContain('says that it stands')
   expect(notes.written.at(-1)?.state).toBe('lifting')
 })
 
-test('a process that died on the way is finished by the same verb, under its first cause', async () => {
+test('a process that died on the way is finished by the same verb, and stands since it was begun, for whoever asked last', async () => {
   const { fence, notes } = createFileFence()
-  await notes.write({ state: 'applying', cause: CAUSE, since: '2026-01-01T00:00:00.000Z', former: null })
+  await notes.write({ state: 'applying', cause: CAUSE, asked: 1, since: '2026-01-01T00:00:00.000Z', former: null })
   await fence.apply({ ...CAUSE, by: 'bob@desk' })
-  expect(await fence.status()).toMatchObject({ state: 'applied', since: '2026-01-01T00:00:00.000Z', cause: CAUSE })
+  expect(await fence.status()).toMatchObject({ state: 'applied', since: '2026-01-01T00:00:00.000Z', cause: { ...CAUSE, by: 'bob@desk' } })
+  await fence.apply({ ...CAUSE, by: 'run', runId: 'run-1' })
+  const { asked, cause } = await fence.status()
+  expect(cause).toEqual({ ...CAUSE, by: 'bob@desk' })
+  const written = notes.written.length
+  expect((await codedError(() => fence.lift(CAUSE, (asked ?? 0) - 1))).code).toBe('fence-asked-again')
+  expect((await codedError(() => fence.lift(CAUSE, null))).code).toBe('fence-asked-again')
+  expect(notes.written.length).toBe(written)
 })
 
 test('can be stopped between any two steps', async () => {

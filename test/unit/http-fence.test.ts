@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { createHttpFence } from '../../src/adapters/hooks/http-fence.ts'
 import { createSecrets } from '../../src/adapters/system/secrets.ts'
 import type { RegionConfig } from '../../src/domain/config.ts'
+import { liftStanding } from '../rig/lift-standing.ts'
 import { codedError } from './coded-error.ts'
 import { CAUSE, createMemoryNotes } from './fence-sample.ts'
 
@@ -59,7 +60,7 @@ test('applies, proves and lifts by calls whose secret stands in a header and in 
   const lines = await fence.apply(CAUSE)
   expect((await fence.verify())[0]?.verdict).toBe('pass')
   const status = await fence.status()
-  await fence.lift(CAUSE)
+  await liftStanding(fence, CAUSE)
   expect((await fence.verify())[0]?.verdict).toBe('fail')
   expect(seen[0]).toMatchObject({ method: 'PUT', authorization: 'Bearer canary-4711' })
   expect(JSON.parse(seen[0]?.body ?? '')).toMatchObject({ region: 'region-a', fence: 'cloud', reason: CAUSE.reason, by: CAUSE.by })
@@ -68,12 +69,15 @@ test('applies, proves and lifts by calls whose secret stands in a header and in 
   expect(shown).not.toContain('in-the-query')
 })
 
-test.each([301, 302, 304, 307, 400, 401, 403, 405, 429, 500, 503])('an answer of %i says nothing of the fence: unknown, and never lifted', async code => {
-  const { fence, notes } = await startApi({ GET: code })
-  expect((await fence.verify())[0]?.verdict).toBe('unknown')
-  expect((await codedError(() => fence.lift(CAUSE))).code).toBe('fence-failed')
-  expect(notes.written.at(-1)?.state).toBe('lifting')
-})
+test.each([301, 302, 304, 307, 400, 401, 403, 405, 429, 500, 503])(
+  'an answer of %i says nothing of the fence: unknown, and never lifted',
+  async code => {
+    const { fence, notes } = await startApi({ GET: code })
+    expect((await fence.verify())[0]?.verdict).toBe('unknown')
+    expect((await codedError(() => liftStanding(fence, CAUSE))).code).toBe('fence-failed')
+    expect(notes.written.at(-1)?.state).toBe('lifting')
+  },
+)
 
 test('a service that does not answer is unknown, within the time-out', async () => {
   const { fence } = await startApi({ GET: -1, PUT: -1 })
