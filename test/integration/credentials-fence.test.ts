@@ -244,6 +244,56 @@ describe.each([15, 18] as const)('the credentials fence on PostgreSQL %i', versi
     expect(error.text.next).toBe('homeregion credentials rotate region-a')
   })
 
+  test('a role that was renamed meanwhile gets its LOGIN back, and whoever has its name now does not', async () => {
+    const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
+    await fence.apply(CAUSE)
+    await scene.admin.query('alter role app_writer rename to app_renamed; create role app_writer')
+    try {
+      expect((await fence.status()).holds).toEqual(['app_renamed, which was app_writer: NOLOGIN, password replaced'])
+      const lines = (await liftStanding(fence, CAUSE)).join()
+      expect(lines).toContain('app_renamed, which was app_writer: LOGIN, new password')
+      expect(await scene.role('app_renamed')).toMatchObject({ login: true })
+      expect(await scene.role('app_writer')).toMatchObject({ login: false })
+      expect(await recordRows(scene)).toBe(0)
+    } finally {
+      await scene.admin.query('drop role if exists app_writer; alter role app_renamed rename to app_writer')
+    }
+  })
+
+  test('a role of the same name that is fenced as well keeps its own record', async () => {
+    const fence = scene.fence(scene.region({ roles: ['app_idle'] }))
+    await fence.apply(CAUSE)
+    await scene.admin.query('alter role app_idle rename to app_renamed; create role app_idle login')
+    try {
+      await fence.apply(CAUSE)
+      expect(await scene.role('app_idle')).toMatchObject({ login: false })
+      await liftStanding(fence, CAUSE).catch((error: unknown) =>
+        expect(error).toMatchObject({ text: { fact: expect.not.stringContaining('NOLOGIN') as string } }),
+      )
+      expect([await scene.role('app_renamed'), await scene.role('app_idle')]).toMatchObject([{ login: false }, { login: true }])
+      expect(await recordRows(scene)).toBe(0)
+    } finally {
+      await scene.admin.query('drop role if exists app_idle; alter role app_renamed rename to app_idle')
+    }
+  })
+
+  test('a role that is gone is said, and one made anew that is closed is a fault', async () => {
+    const fence = scene.fence(scene.region({ roles: ['app_temporary'] }))
+    for (const anew of [false, true]) {
+      await scene.admin.query('drop role if exists app_temporary; create role app_temporary login')
+      writeFileSync(scene.secretFile('app_temporary'), OLD)
+      await fence.apply(CAUSE)
+      await scene.admin.query(`drop role app_temporary; ${anew ? 'create role app_temporary' : ''}`)
+      if (!anew) expect(await liftStanding(fence, CAUSE)).toEqual(['app_temporary: the role is gone, nothing to bring back'])
+      else
+        expect((await refused(async () => await liftStanding(fence, CAUSE))).text.fact).toContain(
+          'app_temporary was dropped and made anew as NOLOGIN',
+        )
+      expect(await fence.status()).toMatchObject({ state: 'lifted' })
+    }
+    await scene.admin.query('drop role app_temporary')
+  })
+
   test('a role that got its LOGIN back from outside is seen, and fenced again', async () => {
     const fence = scene.fence(scene.region({ roles: ['app_writer'] }))
     await fence.apply(CAUSE)

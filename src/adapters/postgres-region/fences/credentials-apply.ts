@@ -56,7 +56,7 @@ async function knownSecrets(context: CredentialsContext, roles: readonly string[
   const read = roles.map(async (role): Promise<readonly Known[]> => {
     const password = writerOf(context, role)?.password ?? null
     const secret = password === null ? null : await context.secrets.read(password).catch(() => null)
-    const phase = items.find(i => i.role === role)?.phase ?? 'closed'
+    const phase = items.find(i => i.there && i.role === role)?.phase ?? 'closed'
     return secret === null ? [] : [{ role, secret, old: phase === 'closed' }]
   })
   return (await Promise.all(read)).flat()
@@ -66,8 +66,9 @@ async function rotateAll(context: CredentialsContext): Promise<readonly string[]
   const { items } = await context.record.read()
   const problems: string[] = []
   for (const { role } of context.fence.roles) {
-    if (items.find(i => i.role === role)?.phase === 'rotated') continue
-    const problem = await rotate(context, role)
+    const item = items.find(i => i.there && i.role === role)
+    if (item === undefined || item.phase === 'rotated') continue
+    const problem = await rotate(context, item)
     if (problem !== null) problems.push(problem)
   }
   return problems

@@ -37,6 +37,11 @@ export function sinkFor({ fence, sinkOf }: CredentialsContext, role: string): Si
   return configured === undefined ? null : sinkOf(configured.sink)
 }
 
+/** By what the role is called now, or was called when it was fenced: the configuration may know either. */
+export function sinkOfItem(context: CredentialsContext, { role, fenced }: LoginItem): Sink | null {
+  return sinkFor(context, role) ?? sinkFor(context, fenced)
+}
+
 /** Logins without which nobody could lift the fence. */
 export function ownLogins({ region }: CredentialsContext): readonly string[] {
   return [loginRole(fencerOf(region)), loginRole(region.database.operator)]
@@ -57,16 +62,20 @@ export async function readStanding(context: CredentialsContext): Promise<Standin
   )
   const lines = await Promise.all(
     items.map(async item => {
-      const role = facts.roles.find(r => r.role === item.role)
-      if (role === undefined) return `${item.role}: the role is gone`
+      const role = item.there ? facts.roles.find(r => r.role === item.role) : undefined
+      if (role === undefined) return `${item.fenced}: the role is gone`
       const byHand =
         item.phase !== 'rotated' && item.passwordDigest !== null && facts.fencer.superuser
           ? await passwordChanged(context.connection, item.role, item.passwordDigest)
           : false
-      return `${item.role}: ${role.canLogin ? 'LOGIN, given back from outside' : 'NOLOGIN'}, ${byHand ? 'password changed from outside' : HOW_FAR[item.phase]}`
+      return `${calledNow(item)}: ${role.canLogin ? 'LOGIN, given back from outside' : 'NOLOGIN'}, ${byHand ? 'password changed from outside' : HOW_FAR[item.phase]}`
     }),
   )
   return { lines, items }
+}
+
+export function calledNow({ role, fenced }: LoginItem): string {
+  return role === fenced ? role : `${role}, which was ${fenced}`
 }
 
 /** Found before anything was changed, or settled by other means than going on. */

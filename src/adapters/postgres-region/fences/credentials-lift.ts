@@ -1,7 +1,7 @@
 import { HomeregionError, isHomeregionError } from '../../../domain/errors.ts'
 import { requireSameWish } from '../../../domain/fence-wish.ts'
 import { tryLogin } from '../login-probe.ts'
-import { type CredentialsContext, sinkFor, writerOf } from './credentials-context.ts'
+import { type CredentialsContext, calledNow, sinkOfItem, writerOf } from './credentials-context.ts'
 import { loginFacts, type RoleFacts, refuseWhatMayNotBeDone } from './credentials-preflight.ts'
 import type { LoginItem } from './credentials-record.ts'
 import { rotate } from './credentials-rotation.ts'
@@ -19,7 +19,7 @@ export async function liftCredentials(context: CredentialsContext, asked: number
   requireSameWish({ region: context.region.name, name: context.fence.name }, fence, asked)
   const facts = await loginFacts(
     connection,
-    items.map(i => i.role),
+    items.filter(i => i.there).map(i => i.role),
   )
   refuseWhatMayNotBeDone(context.region.name, facts)
   await fault('fence:credentials:lift')
@@ -27,13 +27,7 @@ export async function liftCredentials(context: CredentialsContext, asked: number
   await fault('fence:credentials:lifting')
   const done: Lifted[] = []
   for (const item of items) {
-    done.push(
-      await liftOne(
-        context,
-        item,
-        facts.roles.find(r => r.role === item.role),
-      ),
-    )
+    done.push(await liftOne(context, item, item.there ? facts.roles.find(r => r.role === item.role) : undefined))
     await fault('fence:credentials:restored')
   }
   await record.lifted()
@@ -52,16 +46,17 @@ export async function liftCredentials(context: CredentialsContext, asked: number
 async function liftOne(context: CredentialsContext, item: LoginItem, role: RoleFacts | undefined): Promise<Lifted> {
   const { record } = context
   if (role === undefined) {
-    await record.drop(item.role)
-    return { lines: [`${item.role}: the role is gone, nothing to bring back`], problems: [] }
+    const namesake = await otherOf(context, item)
+    await record.drop(item)
+    return { lines: [`${item.fenced}: the role is gone, nothing to bring back${namesake?.line ?? ''}`], problems: namesake?.problems ?? [] }
   }
   // A delivery that was begun may have left a secret in the sink that was never in force; the service would fail with it.
-  const stuck = item.phase === 'delivering' ? await rotate(context, item.role) : null
+  const stuck = item.phase === 'delivering' ? await rotate(context, item) : null
   const rotated = item.phase === 'rotated' || (item.phase === 'delivering' && stuck === null)
   await record.restore(item)
   const { roles } = await loginFacts(context.connection, [item.role])
   const login = roles[0]?.canLogin === true
-  const state = `${item.role}: ${login ? 'LOGIN' : 'NOLOGIN'}, ${rotated ? 'new' : 'old'} password`
+  const state = `${calledNow(item)}: ${login ? 'LOGIN' : 'NOLOGIN'}, ${rotated ? 'new' : 'old'} password`
   const lost = login === item.canLogin ? [] : [`${item.role} is ${login ? 'LOGIN' : 'NOLOGIN'}, read back, and was not before`]
   if (stuck !== null)
     return {
@@ -70,17 +65,38 @@ async function liftOne(context: CredentialsContext, item: LoginItem, role: RoleF
     }
   if (!login) return { lines: [`${state}, as it was`], problems: lost }
   if (role.expired) return { lines: [`${state}; its validity is over, so it is refused as before`], problems: lost }
-  const tried = await tryItsSecret(context, item.role, rotated)
+  const tried = await tryItsSecret(context, item, rotated)
   return { lines: [tried.line === null ? state : `${state}, ${tried.line}`], problems: [...lost, ...tried.problems] }
+}
+
+/** Whoever has the name of a role that is gone: another role, which the fence may have met when it was applied again. */
+async function otherOf(
+  context: CredentialsContext,
+  { fenced, canLogin }: LoginItem,
+): Promise<{ readonly line: string; readonly problems: readonly string[] } | null> {
+  const [{ items }, { roles }] = await Promise.all([context.record.read(), loginFacts(context.connection, [fenced])])
+  const [other] = roles
+  // Its own item brings it back.
+  if (other === undefined || items.some(i => i.there && i.role === fenced)) return null
+  const closed = canLogin && !other.canLogin
+  const problems = closed
+    ? [`${fenced} was dropped and made anew as NOLOGIN: the role that this fence closed is gone, and this one is left as it is`]
+    : []
+  return { problems, line: `; another role of that name is ${other.canLogin ? 'LOGIN' : 'NOLOGIN'}, and is left as it is` }
 }
 
 type Tried = { readonly line: string | null; readonly problems: readonly string[] }
 
 /** The login the service will make: with what the sink holds, which has to be the secret in force. */
-async function tryItsSecret(context: CredentialsContext, role: string, rotated: boolean): Promise<Tried> {
+async function tryItsSecret(context: CredentialsContext, item: LoginItem, rotated: boolean): Promise<Tried> {
+  const { role } = item
   const writer = writerOf(context, role)
-  if (writer === null) return { line: 'its login was not tried: it is no declared writer', problems: [] }
-  const found = rotated ? await newSecret(context, role) : await configured(context, role)
+  if (writer === null)
+    return {
+      line: `its login was not tried: ${role === item.fenced ? 'it is no declared writer' : `NOTE the configuration does not know it by this name`}`,
+      problems: [],
+    }
+  const found = rotated ? await newSecret(context, item) : await configured(context, role)
   if (found !== null && 'problem' in found) return { line: null, problems: [found.problem] }
   if (found === null) return { line: 'its login was not tried: its secret cannot be read here', problems: [] }
   const answer = await tryLogin(writer, found.secret, context.config.policy.callTimeoutMs)
@@ -96,8 +112,9 @@ async function tryItsSecret(context: CredentialsContext, role: string, rotated: 
 type Found = { readonly secret: string; readonly place: string; readonly sure: boolean; readonly unproved?: string }
 
 /** What the sink holds. What this process remembers of a secret proves that it is in force, and nothing about the sink. */
-async function newSecret(context: CredentialsContext, role: string): Promise<Found | { readonly problem: string } | null> {
-  const sink = sinkFor(context, role)
+async function newSecret(context: CredentialsContext, item: LoginItem): Promise<Found | { readonly problem: string } | null> {
+  const { role } = item
+  const sink = sinkOfItem(context, item)
   if (sink?.readsBack === true) {
     const held = await sink
       .read()

@@ -1,5 +1,5 @@
 import type { FenceStep } from '../../../domain/fence.ts'
-import { type CredentialsContext, ownLogins, sinkFor } from './credentials-context.ts'
+import { type CredentialsContext, ownLogins, sinkFor, sinkOfItem } from './credentials-context.ts'
 import { loginFacts, refuseWhatCannotBeFenced, refuseWhatMayNotBeDone } from './credentials-preflight.ts'
 import { alterRole, type LoginItem } from './credentials-record.ts'
 import { lookAtSessions, preparedBy } from './role-sessions.ts'
@@ -17,7 +17,7 @@ async function planApply(context: CredentialsContext): Promise<readonly FenceSte
   const facts = await loginFacts(connection, roles)
   refuseWhatCannotBeFenced(region.name, facts, roles, ownLogins(context))
   const [{ items }, look, prepared] = await Promise.all([record.read(), lookAtSessions(connection, roles), preparedBy(connection, roles)])
-  const left = roles.filter(role => items.find(i => i.role === role)?.phase !== 'rotated')
+  const left = roles.filter(role => items.find(i => i.there && i.role === role)?.phase !== 'rotated')
   const step = (text: string, why: string): FenceStep => ({ place: `${region.name} database`, text, why })
   const of = (role: string) => look.sessions.filter(s => s.role === role).length
   return [
@@ -56,11 +56,11 @@ async function planLift(context: CredentialsContext): Promise<readonly FenceStep
   if (fence === null) return []
   const facts = await loginFacts(
     connection,
-    items.map(i => i.role),
+    items.filter(i => i.there).map(i => i.role),
   )
   refuseWhatMayNotBeDone(region.name, facts)
   const step = (text: string, why: string): FenceStep => ({ place: `${region.name} database`, text, why })
-  const there = items.filter(item => facts.roles.some(r => r.role === item.role))
+  const there = items.filter(item => item.there)
   return there.flatMap(item => [...redelivery(context, item, step), ...restoration(item, step)])
 }
 
@@ -70,7 +70,7 @@ function redelivery(context: CredentialsContext, item: LoginItem, step: Step): r
   if (item.phase !== 'delivering') return []
   return [
     {
-      place: sinkFor(context, item.role)?.place ?? 'its sink',
+      place: sinkOfItem(context, item)?.place ?? 'its sink',
       text: `a new secret of ${item.role}`,
       why: 'a delivery was begun and not finished: the sink may hold a secret that was never in force',
     },

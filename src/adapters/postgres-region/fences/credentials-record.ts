@@ -9,7 +9,14 @@ export type Phase = 'closed' | 'delivering' | 'rotated'
 
 /** One role as the fence found it, and how far it has come with it. */
 export type LoginItem = {
+  /** Its name in the record, which stays. */
+  readonly item: string
+  /** What the role was called when it was fenced. */
+  readonly fenced: string
+  /** What it is called now: the same role, by its number. */
   readonly role: string
+  /** False: no role has its number any more. One that has its name then is another, and none of ours. */
+  readonly there: boolean
   readonly canLogin: boolean
   /**
    * SHA-256 of what the catalogue held for its password, null where there was none or this login may not see it. Never more than that: a password
@@ -29,16 +36,16 @@ export type CredentialsRecord = {
   /** Every role that has no item yet gets one, and none may log in any more: one commit. */
   close(roles: readonly string[], cause: FenceCause, seesPasswords: boolean): Promise<void>
   /** From here on the sink may hold a secret that is not in force. */
-  delivering(role: string, delivery: string): Promise<void>
+  delivering(item: string, delivery: string): Promise<void>
   /** The password changes, and the record with it. Refused when another delivery was begun since. */
-  rotate(role: string, delivery: string, verifier: string): Promise<void>
+  rotate(item: LoginItem, delivery: string, verifier: string): Promise<void>
   applied(): Promise<void>
   /** Refused when it stands for another wish by now. */
   lifting(asked: number): Promise<void>
   /** The role gets back its LOGIN if it had it, and its item goes away. */
   restore(item: LoginItem): Promise<void>
   /** The role is gone: nothing can be brought back. */
-  drop(role: string): Promise<void>
+  drop(item: LoginItem): Promise<void>
   lifted(): Promise<void>
 }
 
@@ -52,15 +59,15 @@ export function createCredentialsRecord(connection: Connection, region: string, 
     sql: 'update homeregion.fence set state = $3 where region = $1 and name = $2',
     parameters: [...mine, state],
   })
-  const forget = (role: string): Statement => ({
+  const forget = ({ item }: LoginItem): Statement => ({
     sql: 'delete from homeregion.fence_item where region = $1 and name = $2 and item = $3',
-    parameters: [...mine, role],
+    parameters: [...mine, item],
   })
   return {
     read: async () => {
       const [fences, items] = await Promise.all([
         connection.query('read', 'select * from homeregion.fence where region = $1 and name = $2', mine),
-        connection.query('read', 'select item, former from homeregion.fence_item where region = $1 and name = $2 order by item', mine),
+        connection.query('read', READ_ITEMS, mine),
       ])
       const [row] = fences.rows
       return { fence: row === undefined ? null : standing(row), items: items.rows.map(loginItem) }
@@ -73,11 +80,11 @@ export function createCredentialsRecord(connection: Connection, region: string, 
           { sql: alterRole(role, 'NOLOGIN') },
         ]),
       ]),
-    delivering: async (role, delivery) =>
-      await commit([advance({ mine, role, from: ['closed', 'delivering'], set: { phase: 'delivering', delivery } })]),
-    rotate: async (role, delivery, verifier) =>
+    delivering: async (item, delivery) =>
+      await commit([advance({ mine, item, from: ['closed', 'delivering'], set: { phase: 'delivering', delivery } })]),
+    rotate: async ({ item, role }, delivery, verifier) =>
       await commit([
-        advance({ mine, role, from: ['delivering'], delivery, set: { phase: 'rotated' } }),
+        advance({ mine, item, from: ['delivering'], delivery, set: { phase: 'rotated' } }),
         { sql: alterRole(role, `PASSWORD ${literal(verifier)}`) },
       ]),
     applied: async () => await commit([setState('applied')]),
@@ -89,8 +96,8 @@ export function createCredentialsRecord(connection: Connection, region: string, 
           parameters: [...mine, asked],
         },
       ]),
-    restore: async item => await commit([...(item.canLogin ? [{ sql: alterRole(item.role, 'LOGIN') }] : []), forget(item.role)]),
-    drop: async role => await commit([forget(role)]),
+    restore: async item => await commit([...(item.canLogin ? [{ sql: alterRole(item.role, 'LOGIN') }] : []), forget(item)]),
+    drop: async item => await commit([forget(item)]),
     lifted: async () =>
       await commit([
         { sql: 'delete from homeregion.fence where region = $1 and name = $2 and state = $3', parameters: [...mine, 'lifting'] },
@@ -109,9 +116,17 @@ const DURABLE: Statement = {
 
 const KEEP_FENCE = askFence(`state = 'applying', since = case f.state when 'lifting' then excluded.since else f.since end, `)
 
+// A role is its number: it may be called otherwise now, and another may have its name.
+const READ_ITEMS = `select i.item, i.former, r.rolname as role from homeregion.fence_item i
+left join pg_catalog.pg_roles r on case when i.former ? 'oid' then r.oid = (i.former ->> 'oid')::oid else r.rolname = i.item end
+where i.region = $1 and i.name = $2 order by i.item`
+
 const keepLogin = (digest: string, catalogue: string) => `insert into homeregion.fence_item (region, name, item, former)
-select $1, $2, r.rolname, jsonb_build_object('canLogin', r.rolcanlogin, 'passwordDigest', ${digest}, 'phase', 'closed')
-from ${catalogue} r where r.rolname = $3
+select $1, $2, case when taken.item is null then r.rolname else format('%s (%s)', r.rolname, r.oid) end,
+       jsonb_build_object('oid', r.oid::text, 'fenced', r.rolname, 'canLogin', r.rolcanlogin, 'passwordDigest', ${digest}, 'phase', 'closed')
+from ${catalogue} r left join homeregion.fence_item taken on taken.region = $1 and taken.name = $2 and taken.item = r.rolname
+where r.rolname = $3
+  and not exists (select from homeregion.fence_item k where k.region = $1 and k.name = $2 and coalesce(k.former ->> 'oid', r.oid::text) = r.oid::text and (k.former ? 'oid' or k.item = r.rolname))
 on conflict do nothing`
 const KEEP_LOGIN = keepLogin('null', 'pg_catalog.pg_roles')
 export const PASSWORD_DIGEST = `encode(sha256(convert_to(r.rolpassword, 'UTF8')), 'hex')`
@@ -119,7 +134,7 @@ const KEEP_LOGIN_AND_PASSWORD = keepLogin(PASSWORD_DIGEST, 'pg_catalog.pg_authid
 
 type Advance = {
   readonly mine: readonly string[]
-  readonly role: string
+  readonly item: string
   readonly from: readonly Phase[]
   readonly delivery?: string
   readonly set: Record<string, string>
@@ -133,7 +148,7 @@ function advance(step: Advance): Statement {
       where region = $1 and name = $2 and item = $3 and former ->> 'phase' = any ($4::text[]) and ($6::text is null or former ->> 'delivery' = $6)
       returning 1)
     select 1 / count(*) from moved`,
-    parameters: [...step.mine, step.role, step.from, JSON.stringify(step.set), step.delivery ?? null],
+    parameters: [...step.mine, step.item, step.from, JSON.stringify(step.set), step.delivery ?? null],
   }
 }
 /** SQLSTATE of an item that is not where we left it. */
@@ -149,9 +164,13 @@ function standing(row: Row): StandingFence {
 }
 
 function loginItem(row: Row): LoginItem {
-  const former = row.former as { canLogin?: boolean; passwordDigest?: string | null; phase?: Phase }
+  const former = row.former as { fenced?: string; canLogin?: boolean; passwordDigest?: string | null; phase?: Phase }
+  const fenced = former.fenced ?? String(row.item)
   return {
-    role: String(row.item),
+    item: String(row.item),
+    fenced,
+    role: typeof row.role === 'string' ? row.role : fenced,
+    there: typeof row.role === 'string',
     canLogin: former.canLogin === true,
     passwordDigest: former.passwordDigest ?? null,
     phase: former.phase ?? 'closed',

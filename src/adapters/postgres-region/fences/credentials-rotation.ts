@@ -2,7 +2,8 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { HomeregionError, isHomeregionError } from '../../../domain/errors.ts'
 import { remember } from '../../system/redaction.ts'
 import { scramVerifier } from '../scram-verifier.ts'
-import { type CredentialsContext, sinkFor } from './credentials-context.ts'
+import { type CredentialsContext, sinkOfItem } from './credentials-context.ts'
+import type { LoginItem } from './credentials-record.ts'
 
 /** 256 bits, in characters that no normalisation of passwords changes. */
 const SECRET_BYTES = 32
@@ -11,15 +12,16 @@ const SECRET_BYTES = 32
  * A new secret, in the sink, and read back from there where that can be, before it is in force: were it the other way round, a sink that fails would leave a role that nobody can log in as.
  * @returns why the sink did not take it; null: it did, and the secret is in force
  */
-export async function rotate(context: CredentialsContext, role: string): Promise<string | null> {
+export async function rotate(context: CredentialsContext, item: LoginItem): Promise<string | null> {
   const { record, region, fault } = context
-  const sink = sinkFor(context, role)
+  const { role } = item
+  const sink = sinkOfItem(context, item)
   if (sink === null) return `${role} has no sink in the configuration any more`
   const secret = randomBytes(SECRET_BYTES).toString('base64url')
   remember(secret)
   const delivery = randomUUID()
   // Dies the process from here to the commit of the rotation, the record says that the sink may hold a secret that was never in force.
-  await record.delivering(role, delivery)
+  await record.delivering(item.item, delivery)
   await fault('fence:credentials:delivering')
   try {
     await sink.deliver(secret, { region: region.name, role })
@@ -36,7 +38,7 @@ export async function rotate(context: CredentialsContext, role: string): Promise
   }
   await fault('fence:credentials:delivered')
   // Only the verifier leaves this process: the statement may be logged, and shows in every list of activity.
-  await record.rotate(role, delivery, scramVerifier(secret))
+  await record.rotate(item, delivery, scramVerifier(secret))
   context.inForce.set(role, secret)
   await fault('fence:credentials:rotated')
   return null
