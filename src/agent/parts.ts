@@ -4,7 +4,7 @@ import type { FailoverControl } from '../domain/failover.ts'
 import type { Fence, FenceEntry } from '../domain/fence.ts'
 import type { Clock, ControlPlane, FaultPoint, Hooks, RegionStream } from '../domain/ports.ts'
 import type { RegionPulse } from '../domain/pulse.ts'
-import type { AutomaticFailover } from './automatic.ts'
+import type { AutomaticFailover } from './automatic-failover.ts'
 import type { Metrics } from './metrics.ts'
 
 /** One line of the agent's log; never a secret. */

@@ -1,4 +1,4 @@
-import type { AutomaticEnd, AutomaticFailover, AutomaticLook } from '../agent/automatic.ts'
+import type { AutomaticEnd, AutomaticFailover, AutomaticLook } from '../agent/automatic-failover.ts'
 import type { AgentLog } from '../agent/parts.ts'
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import { RUN_STATES } from '../domain/journal.ts'

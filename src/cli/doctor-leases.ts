@@ -3,7 +3,7 @@ import { formatMs, showDuration } from '../domain/duration.ts'
 import { isHomeregionError } from '../domain/errors.ts'
 import type { LeaseFacts } from './compose-lease-facts.ts'
 import type { CliContext, World } from './context.ts'
-import type { Finding } from './doctor.ts'
+import type { Finding } from './finding.ts'
 
 /** Who renews the leases, and what could let a write be committed after the end of one. Nothing where no region has a lease. */
 export async function leaseFindings(context: CliContext, config: Config, world: World): Promise<readonly Finding[]> {

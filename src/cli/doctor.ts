@@ -3,15 +3,9 @@ import { boundaryProblems } from '../engine/checks/regions.ts'
 import type { CliContext, World } from './context.ts'
 import { leaseFindings } from './doctor-leases.ts'
 import { asideLines, reconcile } from './fence/tell.ts'
+import type { Finding } from './finding.ts'
 import { printable } from './render/error.ts'
 import { mark } from './render/progress.ts'
-
-export type Finding = {
-  readonly place: string
-  readonly check: string
-  readonly verdict: 'pass' | 'fail' | 'unknown'
-  readonly detail: string
-}
 
 /** Looks at everything side by side and changes nothing. Exit 3 when something is wrong, 69 when nothing answered. */
 export async function doctor(context: CliContext): Promise<void> {

@@ -19,6 +19,8 @@ export type DriveFlags = {
   readonly reason?: string
 }
 
+export type ResumeFlags = DriveFlags & { readonly takeOver?: boolean; readonly rpoAck?: string | true; readonly attest?: string }
+
 export type TransferFlags = PlanFlags & DriveFlags & { readonly plan?: string; readonly dryRun?: boolean }
 
 export function driveOptions(command: Command): Command {

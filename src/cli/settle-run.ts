@@ -4,9 +4,7 @@ import type { Holder, Run } from '../domain/journal.ts'
 import type { Runbook } from '../domain/runbook.ts'
 import { abortRun, resumeRun } from '../engine/run.ts'
 import type { CliContext, World } from './context.ts'
-import { answersOf, type DriveFlags, drive, unknownRun } from './run-command.ts'
-
-export type ResumeFlags = DriveFlags & { readonly takeOver?: boolean; readonly rpoAck?: string | true; readonly attest?: string }
+import { answersOf, drive, type ResumeFlags, unknownRun } from './run-command.ts'
 
 export async function resume(context: CliContext, runId: string, flags: ResumeFlags): Promise<void> {
   const { world, run } = await openRunOf(context, runId)

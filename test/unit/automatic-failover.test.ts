@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { type AutomaticFailover, type AutomaticLook, automaticRegions, createAutomaticWatch } from '../../src/agent/automatic.ts'
+import { automaticRegions, createAutomaticWatch } from '../../src/agent/automatic.ts'
+import type { AutomaticFailover, AutomaticLook } from '../../src/agent/automatic-failover.ts'
 import { createMetrics } from '../../src/agent/metrics.ts'
 import type { Config, FenceConfig, RegionConfig } from '../../src/domain/config.ts'
 import { createManualClock } from './engine-fixture.ts'

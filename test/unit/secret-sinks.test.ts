@@ -46,7 +46,18 @@ describe('a file as sink', () => {
     const before = statSync(path).ino
     await createSink({ file: path }, context).deliver(SECRET, about)
     expect(statSync(path).ino).not.toBe(before)
-    expect(statSync(path).mode & 0o777).toBe(0o600)
+  })
+
+  test.each([
+    [0o640, 0o640],
+    [0o644, 0o640],
+    [0o400, 0o400],
+    [0o666, 0o660],
+  ])('of mode %o is replaced by one of mode %o: its group reads on, the world does not', async (was, is) => {
+    const folder = temporaryFolder({ secret: 'old' })
+    chmodSync(join(folder, 'secret'), was)
+    await createSink({ file: join(folder, 'secret') }, context).deliver(SECRET, about)
+    expect(statSync(join(folder, 'secret')).mode & 0o7777).toBe(is)
   })
 
   test.runIf(process.getuid?.() === 0)('keeps the owner it had', async () => {

@@ -1,25 +1,9 @@
 import type { Config, RegionConfig } from '../../domain/config.ts'
+import type { FarConsumer } from '../../domain/far-count.ts'
 import type { Row, Secrets } from '../postgres/connection.ts'
 import { createServicePool, type ServicePool } from '../postgres/service-pool.ts'
 import { boundaryError } from './boundary-error.ts'
 import { identifier, relation } from './quoting.ts'
-
-export type CanaryKey = { readonly key: string; readonly epoch: number }
-
-/** What the consumer of another region made of the events that a region wrote for these keys under these epochs. */
-export type FarCount = {
-  readonly events: number
-  /** Versions of an aggregate that were written twice, and events that were applied twice. */
-  readonly duplicates: number
-  /** Versions of an aggregate that nobody wrote between two that somebody did, and events that were not applied. */
-  readonly gaps: number
-}
-
-export interface FarConsumer {
-  /** Events that were purged from the outbox are not counted. @throws `region-unreachable` */
-  count(source: string, target: string, keys: readonly CanaryKey[]): Promise<FarCount>
-  close(): Promise<void>
-}
 
 const OWN_EVENTS = `('homeregion.barrier', 'homeregion.heartbeat')`
 

@@ -5,9 +5,13 @@ import { basename, dirname, join } from 'node:path'
 import type { Sink } from '../../domain/sink.ts'
 import { sinkError } from './sink-error.ts'
 
+/** Of a new file. */
 const MODE = 0o600
+/** Whatever was open to the world is not any more. */
+const KEPT_BITS = 0o770
 
-type Owner = { readonly uid: number; readonly gid: number }
+/** Of the file that is replaced: who reads it by its group has to read the next one as well. */
+type Owner = { readonly uid: number; readonly gid: number; readonly mode: number }
 
 /** Replaces the file in one step: a reader sees the old secret or the new one, whole, and a crash leaves one of the two. */
 export function createFileSink(path: string): Sink {
@@ -51,7 +55,7 @@ async function existingTarget(path: string, problem: (why: string) => Error): Pr
   // Replaced, it would belong to us, and with mode 0600 its owner could no longer read it.
   if (self !== undefined && self !== 0 && self !== found.uid)
     throw problem(`it belongs to user id ${found.uid}, and only root could keep it so; run this as that user or as root`)
-  return { path: target, owner: { uid: found.uid, gid: found.gid } }
+  return { path: target, owner: { uid: found.uid, gid: found.gid, mode: found.mode & KEPT_BITS } }
 }
 
 async function write(path: string, secret: string, owner: Owner | null): Promise<void> {
@@ -72,12 +76,19 @@ async function fill(handle: FileHandle, secret: string, owner: Owner | null): Pr
   try {
     // Before there is anything to read in it.
     await handle.chmod(MODE)
-    if (owner !== null && process.getuid?.() === 0) await handle.chown(owner.uid, owner.gid)
+    if (owner !== null) await keepOwner(handle, owner)
     await handle.writeFile(secret)
     await handle.sync()
   } finally {
     await handle.close()
   }
+}
+
+/** Its group can be kept by root, and by whoever is in it. */
+async function keepOwner(handle: FileHandle, owner: Owner): Promise<void> {
+  const { uid, gid } = await handle.stat()
+  if (uid !== owner.uid || gid !== owner.gid) await handle.chown(owner.uid, owner.gid)
+  await handle.chmod(owner.mode)
 }
 
 /** Else the old name could be back after a power failure, with the old secret behind it. */
@@ -98,6 +109,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'its folder does not exist',
   ENOTDIR: 'a part of its folder is not a directory',
   EACCES: 'permission denied',
+  EPERM: 'its owner or group cannot be kept',
   ELOOP: 'its links lead in a circle',
   EROFS: 'the file system is read-only',
   ENOSPC: 'no space left on the device',

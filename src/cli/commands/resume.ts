@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
+import type { ResumeFlags } from '../run-command.ts'
 import { driveOptions } from '../run-command.ts'
-import type { ResumeFlags } from '../settle-run.ts'
 
 export function register(program: Command, context: CliContext): void {
   const command = program

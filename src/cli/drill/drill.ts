@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import { createFarConsumer, type FarConsumer } from '../../adapters/postgres-region/far-count.ts'
-import { createSecrets } from '../../adapters/system/secrets.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import type { DrillResult } from '../../domain/failover.ts'
+import type { FarConsumer } from '../../domain/far-count.ts'
 import { parseKey, showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { Operator } from '../../engine/context.ts'
 import { startRun } from '../../engine/run.ts'
+import { composeFarConsumer } from '../compose-drill.ts'
 import type { CliContext, World } from '../context.ts'
 import { createOperator, watchSignals } from '../operator.ts'
 import { requestPlan } from '../plan-request.ts'
@@ -40,7 +40,7 @@ export async function drill(context: CliContext, flags: DrillFlags): Promise<voi
     config.regions.map(r => r.name),
     flags,
   )
-  const consumer = createFarConsumer(config, createSecrets(context.env))
+  const consumer = composeFarConsumer(config, context.env)
   const began = performance.now()
   try {
     const keys = records.map(r => r.key)

@@ -1,0 +1,7 @@
+/** One thing that `doctor` looked at. */
+export type Finding = {
+  readonly place: string
+  readonly check: string
+  readonly verdict: 'pass' | 'fail' | 'unknown'
+  readonly detail: string
+}
