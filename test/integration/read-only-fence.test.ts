@@ -153,6 +153,36 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await fence.close()
   })
 
+  test('finds a renamed column, and ends with an error that names what could not come back though it is missed', async () => {
+    const { fence } = readOnly(f)
+    await admin.query(`create role lender; create role borrower; grant update (billing_address) on account to borrower;
+      grant insert on account to lender with grant option; grant usage on schema public to lender;
+      set session authorization lender; grant insert on public.account to borrower; reset session authorization`)
+    await fence.apply(CAUSE)
+    await admin.query(`alter table account rename column billing_address to address;
+      revoke all on schema public from lender; drop role lender`)
+    try {
+      const { asked } = await fence.status()
+      await expect(fence.lift(CAUSE, asked)).rejects.toMatchObject({
+        code: 'fence-failed',
+        text: {
+          fact: expect.stringMatching(
+            /could not give back INSERT on "public"."account" to borrower by lender: role lender, who gave it, is gone$/,
+          ) as string,
+          state: expect.stringMatching(/^The fence is lifted, \d+ of \d+ privileges/) as string,
+        },
+      })
+      expect((await fence.status()).state).toBe('lifted')
+      const { rows } = await admin.query(`select has_column_privilege('borrower', 'account', 'address', 'UPDATE') as may`)
+      expect(rows).toEqual([{ may: true }])
+    } finally {
+      await admin.query(`alter table account rename column address to billing_address;
+        revoke all (billing_address) on account from borrower; drop role borrower`)
+    }
+    expect(await accessLists(admin)).toEqual(before)
+    await fence.close()
+  })
+
   test('gives back to whom it was taken from, whoever has the names now; to a name alone only where the number is gone', async () => {
     const { fence } = readOnly(f)
     await admin.query(`create role shop_a; create role shop_b; create role shop_c; grant insert on account to shop_a; grant delete on account to shop_b;

@@ -91,10 +91,20 @@ async function tellRotated(world: World, lifted: readonly FenceResult[], cause: 
   await world.fenceJournal.handOver(true)
 }
 
-/** One result a fence: how closing it ended where that went wrong, else how opening it did. */
+/** One result a fence: how opening it ended, and where closing it went wrong, that, with what was read back after it was opened again. */
 function worst(applied: readonly FenceResult[], lifted: readonly FenceResult[]): readonly FenceResult[] {
   return lifted.map(l => {
-    const a = applied.find(r => r.fence.name === l.fence.name)
-    return l.error === null && a !== undefined && a.error !== null ? a : l
+    const error = applied.find(r => r.fence.name === l.fence.name)?.error ?? null
+    if (l.error !== null || error === null) return l
+    const opened = new HomeregionError(
+      error.code,
+      {
+        fact: `not rotated: ${error.text.fact}`,
+        state: `The logins were opened again: ${l.lines.join('; ')}.`,
+        next: `homeregion credentials rotate ${l.fence.region}, once that is mended`,
+      },
+      { cause: error },
+    )
+    return { ...l, error: opened, lines: [] }
   })
 }

@@ -9,6 +9,8 @@ export type Privilege = {
   readonly relationOid: string
   /** null: the whole relation. */
   readonly column: string | null
+  /** By which a renamed column is found. */
+  readonly columnNumber: number | null
   /** null: PUBLIC. */
   readonly grantee: string | null
   readonly granteeOid: string
@@ -28,6 +30,7 @@ export function privilege(row: Row): Privilege {
     relation: String(row.relation),
     relationOid: String(row.relation_oid),
     column: text(row.column),
+    columnNumber: typeof row.column_number === 'number' ? row.column_number : null,
     grantee: text(row.grantee),
     granteeOid: String(row.grantee_oid),
     grantor: String(row.grantor),

@@ -17,6 +17,8 @@ export type RecordedPrivilege = {
   readonly privilege: Privilege
   /** Why it cannot come back; null: it can. */
   readonly gone: string | null
+  /** Nothing is missing without it: its table, column or role went away, or the role owns the table. */
+  readonly moot: boolean
   /** What became of its names: renamed, or made anew and found by name alone; null: all is as it was called. */
   readonly told: string | null
   readonly reachable: boolean
@@ -31,6 +33,7 @@ export async function recordedPrivileges(connection: Connection, at: FenceName):
     kind: row.kind === 'stand-in' ? 'stand-in' : 'grant',
     privilege: privilege(row),
     gone: typeof row.gone === 'string' ? row.gone : null,
+    moot: row.moot === true,
     told: typeof row.told === 'string' ? row.told : null,
     reachable: row.reachable === true,
     standing: row.standing === true,

@@ -1,5 +1,5 @@
 import type { Config, FenceConfig, RegionConfig } from '../../../domain/config.ts'
-import { isHomeregionError } from '../../../domain/errors.ts'
+import { HomeregionError, isHomeregionError } from '../../../domain/errors.ts'
 import type { Fence, FenceCause, FenceStatus, FenceStep } from '../../../domain/fence.ts'
 import { alreadyStood, requireSameWish } from '../../../domain/fence-wish.ts'
 import type { FaultPoint } from '../../../domain/ports.ts'
@@ -76,11 +76,11 @@ export function createReadOnlyFence(
   }
 
   const lift = async (asked: number | null): Promise<readonly string[]> => {
-    const lines = await retried(
+    const { lines, missing } = await retried(
       async () =>
         await inTransaction(connection, async () => {
           const standing = await openRecord(connection, at)
-          if (standing === null) return ['it does not stand: nothing was changed']
+          if (standing === null) return { lines: ['it does not stand: nothing was changed'], missing: [] }
           requireSameWish(at, standing, asked)
           const before = await recordedPrivileges(connection, at)
           const plan = givingBack(before)
@@ -94,10 +94,11 @@ export function createReadOnlyFence(
           const after = await recordedPrivileges(connection, at)
           await forget(connection, at)
           await fault('fence:read-only:forgotten')
-          return liftedLines(before, after)
+          return { lines: liftedLines(before, after), missing: notGivenBack(before, after).filter(r => !r.moot) }
         }),
     )
     await fault('fence:read-only:lifted')
+    if (missing.length > 0) throw notWhole(at, lines, missing)
     return lines
   }
 
@@ -231,15 +232,32 @@ function sameEntry(a: RecordedPrivilege, b: RecordedPrivilege): boolean {
 
 function liftedLines(before: readonly RecordedPrivilege[], after: readonly RecordedPrivilege[]): readonly string[] {
   const given = before.filter(r => r.kind === 'grant')
-  const standing = new Set(after.filter(r => r.kind === 'grant' && r.standing).map(r => r.item))
-  const lost = given.filter(r => !standing.has(r.item))
+  const lost = notGivenBack(before, after)
   const byHand = given.filter(r => r.standing && !before.some(s => s.kind === 'stand-in' && sameEntry(s, r)))
   return [
-    `${standing.size} of ${given.length} privileges stand as before the fence`,
+    `${given.length - lost.length} of ${given.length} privileges stand as before the fence`,
     ...byHand.map(r => `had been given back by hand: ${privilegeText(r.privilege)}`),
     ...toldOf(before).map(t => `NOTE ${t}`),
-    ...lost.map(r => `not brought back: ${privilegeText(r.privilege)}: ${r.gone ?? 'its grantor may not give it any more'}`),
+    ...lost.map(r => `not brought back: ${lostText(r)}`),
   ]
+}
+
+function notGivenBack(before: readonly RecordedPrivilege[], after: readonly RecordedPrivilege[]): readonly RecordedPrivilege[] {
+  const standing = new Set(after.filter(r => r.kind === 'grant' && r.standing).map(r => r.item))
+  return before.filter(r => r.kind === 'grant' && !standing.has(r.item))
+}
+
+function lostText(r: RecordedPrivilege): string {
+  return `${privilegeText(r.privilege)}: ${r.gone ?? 'its grantor may not give it any more'}`
+}
+
+/** The fence is lifted, and no second lift could do better: the record is gone, and what is missing is named here. */
+function notWhole({ region, name }: FenceName, lines: readonly string[], missing: readonly RecordedPrivilege[]): HomeregionError {
+  return new HomeregionError('fence-failed', {
+    fact: `${region} database: fence ${name} could not give back ${missing.map(lostText).join('; ')}`,
+    state: `The fence is lifted, ${lines[0] ?? ''} (read back).`,
+    next: `grant what is missing as a role that may, then: homeregion fence audit ${region}`,
+  })
 }
 
 function toldOf(recorded: readonly RecordedPrivilege[]): readonly string[] {

@@ -15,14 +15,14 @@ with recursive roots as (
   from seen join pg_class c on c.oid = seen.oid join pg_namespace n on n.oid = c.relnamespace
   where c.relkind <> 'v' or (pg_relation_is_updatable(c.oid, true) <> 0 and coalesce(c.reloptions::text, '') !~ 'security_invoker=(true|on|1)')
 ), granted as (
-  select r.*, null::name as col, a.grantee, a.grantor, a.privilege_type, a.is_grantable from relations r, aclexplode(r.relacl) a
+  select r.*, null::name as col, null::int2 as col_number, a.grantee, a.grantor, a.privilege_type, a.is_grantable from relations r, aclexplode(r.relacl) a
   where a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
   union all
-  select r.*, t.attname, a.grantee, a.grantor, a.privilege_type, a.is_grantable
+  select r.*, t.attname, t.attnum, a.grantee, a.grantor, a.privilege_type, a.is_grantable
   from relations r join pg_attribute t on t.attrelid = r.oid and not t.attisdropped, aclexplode(t.attacl) a
   where a.privilege_type in ('INSERT', 'UPDATE')
 )
-select g.oid::text as relation_oid, g.name as relation, g.col::text as column, g.grantee::text as grantee_oid, g.grantor::text as grantor_oid,
+select g.oid::text as relation_oid, g.name as relation, g.col::text as column, g.col_number as column_number, g.grantee::text as grantee_oid, g.grantor::text as grantor_oid,
        case when g.grantee <> 0 then pg_get_userbyid(g.grantee)::text end as grantee, pg_get_userbyid(g.grantor)::text as grantor,
        g.grantor = g.relowner as by_owner, g.privilege_type as privilege, g.is_grantable as grantable,
        case
