@@ -245,6 +245,23 @@ describe('credentials rotate', () => {
     expect(refused.code, said(refused)).toBe(4)
     expect(refused.stderr).toContain('a rotation would lift it')
   })
+  it('that fails says what stands after it, which is the login with its old secret', async () => {
+    const old = secretOf('region-a')
+    const config = configCopy(scene, ({ regions }) => {
+      const fences = [
+        { kind: 'credentials', roles: [{ role: 'app_writer', sink: { command: ['/bin/sh', '-c', 'cat > /dev/null; exit 3'] } }] },
+      ]
+      regions['region-a'] = { ...regions['region-a'], fences }
+    })
+    const failed = await scene.rig.cli(['--config', config, 'credentials', 'rotate', 'region-a', '--yes'], {
+      timeoutMs: COMMAND_TIMEOUT_MS,
+    })
+    expect(failed.code, said(failed)).toBe(7)
+    expect(failed.stderr).toMatch(/^error: not rotated: /m)
+    expect(failed.stderr).toMatch(/^state: The logins were opened again: app_writer: LOGIN/m)
+    expect(failed.stderr).toMatch(/^next: +homeregion credentials rotate region-a/m)
+    expect(await login('region-a', old)).toBeNull()
+  })
 })
 
 describe('what is written wrong', () => {
