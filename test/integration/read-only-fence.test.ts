@@ -137,6 +137,19 @@ describe.each([15, 18] as const)('a read-only fence on PostgreSQL %i', version =
     await fence.close()
   })
 
+  test('is no proof while a foreign key or a rule writes a guarded table for whoever writes another', async () => {
+    const { fence } = readOnly(f)
+    await admin.query(`create table house (account_id text primary key); alter table account add column house text references house on delete cascade;
+      grant delete on house to app_writer`)
+    await fence.apply(CAUSE)
+    expect(await verdicts(fence)).toEqual([expect.stringMatching(/house/)])
+    await admin.query('alter table account drop column house; drop table house')
+    expect(await verdicts(fence)).toEqual([])
+    await liftStanding(fence, CAUSE)
+    expect(await accessLists(admin)).toEqual(before)
+    await fence.close()
+  })
+
   test('says what cannot come back, and brings back the rest', async () => {
     const { fence } = readOnly(f)
     await admin.query(`create role doomed; grant insert on account to doomed; set role app_owner;

@@ -1,10 +1,12 @@
 import type { Config, RegionConfig } from '../../../domain/config.ts'
 import { fail, type Observation, pass, unknown } from '../../../domain/evidence.ts'
 import type { Connection } from '../../postgres/connection.ts'
+import { renderBoundary } from '../boundary-sql.ts'
 import { guards } from '../guards.ts'
 import { loginRole, plainName, relation } from '../quoting.ts'
 import { sqlText } from '../sql-file.ts'
 import { fencerOf } from '../topology.ts'
+import { auditWriters } from '../writer-audit.ts'
 import { grantedWrites, scopeParameters, type WriteScope } from './granted-writes.ts'
 import { createPrivilegeProbes, type ProbedTable } from './privilege-probe.ts'
 import { privilegeText } from './privileges.ts'
@@ -49,6 +51,7 @@ export function createReadOnlyProof(
           : fail(observer, `fence ${at.name} stands`, `${record.state}: it was begun and not finished`),
         await noGrants(connection, scope, observer),
         await nobodyLeft(connection, region, scope, observer),
+        await noDetours(connection, config, region, observer),
         ...(await probes.observe(tables)),
         await barrierFree(connection, scope, observer),
       ]
@@ -97,6 +100,19 @@ async function nobodyLeft(connection: Connection, region: RegionConfig, scope: W
     `none; not stopped by any privilege: ${facts.notStopped.length === 0 ? 'nobody' : shortened(facts.notStopped)}`,
     facts,
   )
+}
+
+/** Foreign keys and rules write the guarded tables with their owner's rights, whoever writes the table that leads there. */
+const DETOURS: readonly string[] = ['cascade', 'rule']
+
+async function noDetours(connection: Connection, config: Config, region: RegionConfig, observer: string): Promise<Observation> {
+  const findings = await auditWriters(connection, config, region, renderBoundary(config, region).expected)
+  const detours = findings.filter(f => DETOURS.includes(f.kind) && f.around.includes('read-only'))
+  const open = detours.filter(f => !f.accepted).map(f => `${f.subject}: ${f.why}`)
+  const required = 'no foreign key and no rule of an unguarded table writes a guarded one'
+  if (open.length > 0) return fail(observer, required, `${open.length}: ${shortened(open)}`, { open })
+  const accepted = detours.map(f => `${f.subject} (${f.kind}, accepted)`)
+  return pass(observer, required, accepted.length === 0 ? 'none' : `none but ${shortened(accepted)}`)
 }
 
 // A copy or a publication under way is met more than once at most.
