@@ -1,8 +1,7 @@
 import type { Config, RegionConfig } from '../../domain/config.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { RegionDatabase } from '../../domain/ports.ts'
-import { createConnection, type Secrets } from '../postgres/connection.ts'
-import { boundaryError } from './boundary-error.ts'
+import type { Secrets } from '../postgres/connection.ts'
 import { renderBoundary } from './boundary-sql.ts'
 import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
@@ -14,6 +13,7 @@ import { relation } from './quoting.ts'
 import { readConditions, regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
 import { createOperations } from './region-operations.ts'
+import { codedFor, operatorSessions } from './region-session.ts'
 import { rehearsal, rehearsedLook } from './rehearsal.ts'
 import { readStandbys } from './standbys.ts'
 import { createWriteProbe } from './write-probe.ts'
@@ -24,15 +24,7 @@ import { auditWriters } from './writer-audit.ts'
  * for a big digest) never stands in front of a change.
  */
 export function createRegionDatabase(region: RegionConfig, config: Config, secrets: Secrets): RegionDatabase {
-  const session = (applicationName: string) =>
-    createConnection({
-      login: region.database.operator,
-      secrets,
-      name: `${region.name} database`,
-      applicationName,
-      callTimeoutMs: config.policy.callTimeoutMs,
-      unreachable: 'region-unreachable',
-    })
+  const session = operatorSessions(region, config, secrets)
   const changes = session('homeregion')
   const reads = session('homeregion observer')
   const operations = createOperations(changes, region.name)
@@ -45,13 +37,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
   const quarantine = config.topology === 'shared' ? NO_QUARANTINE : createQuarantine(reads, changes)
   const writers = createWriteProbe(region, config, secrets)
   const endpoints = createEndpointProbes(region, config, secrets)
-  const coded = async <T>(work: () => Promise<T>): Promise<T> => {
-    try {
-      return await work()
-    } catch (error) {
-      throw boundaryError(error, region.name)
-    }
-  }
+  const coded = codedFor(region.name)
   return {
     region: region.name,
     warm: async () =>

@@ -1,32 +1,18 @@
 import type { Config, RegionConfig } from '../../domain/config.ts'
 import type { RegionPulse } from '../../domain/pulse.ts'
-import { createConnection, type Row, type Secrets } from '../postgres/connection.ts'
-import { boundaryError } from './boundary-error.ts'
+import type { Row, Secrets } from '../postgres/connection.ts'
 import { identifier, relation } from './quoting.ts'
+import { codedFor, operatorSessions } from './region-session.ts'
 
 /** A region as an agent keeps it alive and looks at it: leases, heartbeats, and how far its events have come. */
 export function createRegionPulse(region: RegionConfig, config: Config, secrets: Secrets, callTimeoutMs: number): RegionPulse {
-  const session = (applicationName: string) =>
-    createConnection({
-      login: region.database.operator,
-      secrets,
-      name: `${region.name} database`,
-      applicationName,
-      callTimeoutMs,
-      unreachable: 'region-unreachable',
-    })
+  const session = operatorSessions(region, config, secrets, callTimeoutMs)
   // A lease that comes late is a write stop: nothing else stands in front of it.
   const leases = session('homeregion agent')
   const looks = session('homeregion agent observer')
   const { outbox, inbox } = config
   const published = outbox.columns.publishedAt
-  const coded = async <T>(work: () => Promise<T>): Promise<T> => {
-    try {
-      return await work()
-    } catch (error) {
-      throw boundaryError(error, region.name)
-    }
-  }
+  const coded = codedFor(region.name)
   return {
     region: region.name,
     readClock: async () =>

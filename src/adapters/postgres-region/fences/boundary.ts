@@ -5,10 +5,11 @@ import { HomeregionError } from '../../../domain/errors.ts'
 import { BOUNDARY_FENCE, type Fence, type FenceStatus, type FenceStep } from '../../../domain/fence.ts'
 import { alreadyStood, askedAgain } from '../../../domain/fence-wish.ts'
 import type { FaultPoint } from '../../../domain/ports.ts'
-import { createConnection, errorText, type Secrets } from '../../postgres/connection.ts'
-import { boundaryError, sqlstate } from '../boundary-error.ts'
+import { errorText, type Secrets } from '../../postgres/connection.ts'
+import { sqlstate } from '../boundary-error.ts'
 import { loginRole } from '../quoting.ts'
 import { createRegionFence, type FenceReading } from '../region-fence.ts'
+import { codedFor, operatorSessions } from '../region-session.ts'
 import { createWriteProbe } from '../write-probe.ts'
 import { proveBoundary } from './boundary-proof.ts'
 import { named } from './open-transaction.ts'
@@ -18,15 +19,7 @@ const ROUNDS = 3
 
 /** The region's boundary, closed for all keys at once. */
 export function createBoundaryFence(region: RegionConfig, config: Config, secrets: Secrets, fault: FaultPoint): Fence {
-  const session = (applicationName: string) =>
-    createConnection({
-      login: region.database.operator,
-      secrets,
-      name: `${region.name} database`,
-      applicationName,
-      callTimeoutMs: config.policy.callTimeoutMs,
-      unreachable: 'region-unreachable',
-    })
+  const session = operatorSessions(region, config, secrets)
   const changes = session('homeregion fence')
   const reads = session('homeregion observer')
   const probe = createWriteProbe(region, config, secrets)
@@ -36,13 +29,7 @@ export function createBoundaryFence(region: RegionConfig, config: Config, secret
   const waits = session('homeregion in-flight')
   const timeoutMs = config.policy.callTimeoutMs
 
-  const coded = async <T>(work: () => Promise<T>): Promise<T> => {
-    try {
-      return await work()
-    } catch (error) {
-      throw boundaryError(error, region.name)
-    }
-  }
+  const coded = codedFor(region.name)
 
   /** A key that is being moved holds its rows for an instant; then the whole change is made again. */
   const repeated = async <T>(deadline: number, what: string, work: () => Promise<T>): Promise<T> => {
