@@ -167,7 +167,7 @@ async function withoutAuthority(key: KeyMove, cause: string): Promise<KeyEnd> {
 }
 
 /** Another operator has the run: whatever this process believes is out of date. */
-function isForeign(error: unknown): boolean {
+export function isForeign(error: unknown): boolean {
   return isHomeregionError(error) && (['superseded', 'run-leased', 'run-closed'] as const).some(code => code === error.code)
 }
 

@@ -1,0 +1,115 @@
+import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
+import type { ExitName } from '../domain/exit-codes.ts'
+import type { RunState } from '../domain/journal.ts'
+import { consent } from './checks/forced.ts'
+import type { ForcedEnd, ForcedMove } from './forced-move.ts'
+import { externalFences, releaseSource } from './outside-fence.ts'
+import { isForeign, textOf } from './recover.ts'
+
+/** Left to those who have to agree: the run stays open, and whoever goes on need not wait for its lease. */
+export async function waits(move: ForcedMove): Promise<ForcedEnd> {
+  const { engine, journal } = move
+  const { given, of } = await consent(move)
+  await journal.commit('waiting', {})
+  await engine.controlPlane.release(journal.lease())
+  const why = `run ${journal.runId} waits for approval: ${given} of ${of}`
+  const state = `Nothing was handed over; ${move.source} still owns the keys on record.`
+  return end(
+    move,
+    'waiting',
+    'OPEN',
+    why,
+    state,
+    `homeregion approve ${journal.runId}   (another login), then   homeregion resume ${journal.runId}`,
+  )
+}
+
+export async function interrupted(move: ForcedMove): Promise<ForcedEnd> {
+  const { engine, journal } = move
+  await journal.commit('interrupted', {})
+  await engine.controlPlane.release(journal.lease())
+  const state = `Nothing was handed over; ${move.source} still owns the keys on record. No fence was released.`
+  return end(
+    move,
+    'interrupted',
+    'OPEN',
+    'interrupted; the state is saved',
+    state,
+    `homeregion resume ${journal.runId}   or   homeregion abort ${journal.runId}`,
+  )
+}
+
+/** Nothing was handed over: what this run put up comes down, and the error says so. */
+export async function refuse(move: ForcedMove, error: unknown): Promise<never> {
+  const { journal } = move
+  const coded = isHomeregionError(error) ? error : null
+  try {
+    await giveUp(move, 'REFUSED')
+  } catch (second) {
+    if (isForeign(second)) throw second
+    throw new HomeregionError(
+      'needs-human',
+      {
+        fact: `${textOf(error)}; and what the run had put up could not be taken down: ${textOf(second)}`,
+        state: `Nothing was handed over; ${move.source} still owns the keys on record.`,
+        next: `homeregion abort ${journal.runId}`,
+      },
+      { cause: error },
+    )
+  }
+  if (coded === null) throw error
+  const released = move.fence === 'lease-over' ? ' Its lease may be granted again.' : ''
+  throw new HomeregionError(
+    coded.code,
+    {
+      fact: coded.text.fact,
+      state: `Nothing was handed over: ${move.source} still owns the keys on record.${released}`,
+      next: nextAfter(move, coded),
+    },
+    { cause: coded, fields: { ...coded.fields, runId: journal.runId } },
+  )
+}
+
+function nextAfter(move: ForcedMove, error: HomeregionError): string {
+  const command = `homeregion failover --from ${move.source} --to ${move.target}`
+  if (error.code === 'source-answers') return `${command}   (without --force: it loses nothing)`
+  if (error.code === 'loss-not-acknowledged' || error.code === 'ack-token-refused')
+    return `homeregion plan failover --from ${move.source} --to ${move.target}`
+  return error.text.next ?? `homeregion run show ${move.journal.runId}`
+}
+
+export async function giveUp(move: ForcedMove, runState: 'REFUSED' | 'ABORTED'): Promise<void> {
+  const { journal, engine } = move
+  await journal.retake()
+  await releaseSource(move, externalFences(move))
+  await engine.fault('forced:released')
+  await journal.commit('give-up', { runState, keyOutcomes: move.moves.map(m => ({ key: m.key, outcome: 'not-moved' as const })) })
+}
+
+export function onlyForward(move: ForcedMove, fact: string): ForcedEnd {
+  const state = `${count(move)} are ${move.target}'s since the commit, there is only forward; that ${move.target} writes them was not confirmed.`
+  return end(move, 'needsHuman', 'NEEDS_HUMAN', fact, state, `homeregion resume ${move.journal.runId}`)
+}
+
+export function end(move: ForcedMove, exit: ExitName, state: RunState, fact: string, data: string, next: string | null): ForcedEnd {
+  const { source, target, fence, moves, records } = move
+  const owned = new Set(records.filter(r => r.homeRegion === target).map(r => r.key))
+  const blocked = move.estimate?.blocked ?? []
+  return {
+    runId: move.journal.runId,
+    exit,
+    state,
+    source,
+    target,
+    fence,
+    blocked,
+    fact,
+    data,
+    next,
+    moved: moves.filter(m => owned.has(m.key)),
+  }
+}
+
+export function count({ moves }: ForcedMove): string {
+  return `${moves.length} ${moves.length === 1 ? 'key' : 'keys'}`
+}
