@@ -22,6 +22,7 @@ import type { LastApplied } from './loss.ts'
 import type { OwnershipRecord } from './ownership.ts'
 import type { Plan } from './plan.ts'
 import type { QuarantinedEvent, QuarantineFilter, QuarantineOrder } from './quarantine.ts'
+import type { RejoinControl } from './rejoin.ts'
 
 export type LogRow = OwnershipRecord & { readonly transition: string }
 
@@ -39,7 +40,7 @@ export type ControlPlaneFacts = {
   readonly privilegeProblems: readonly string[]
 }
 
-export interface ControlPlane extends FailoverControl {
+export interface ControlPlane extends FailoverControl, RejoinControl {
   /** Records of the keys that are registered, in no particular order. */
   ownership(keys: readonly string[]): Promise<readonly OwnershipRecord[]>
   /** Ordered by key; `after` pages. */
@@ -155,6 +156,13 @@ export interface RegionDatabase {
   openMany(keys: readonly { readonly key: string; readonly epoch: number }[], token: number): Promise<readonly BoundaryRow[]>
   /** Records that another region is home; never makes the key writable here. */
   follow(key: string, homeRegion: string, epoch: number, token: number): Promise<BoundaryRow>
+  /**
+   * The same for many keys, all or none, in one round trip, each under the token it has: a region that comes back is told of thousands. Returns the
+   * rows as they are now. Idempotent. @throws `epoch-moved` when the boundary knows a later epoch of one
+   */
+  followMany(
+    keys: readonly { readonly key: string; readonly homeRegion: string; readonly epoch: number }[],
+  ): Promise<readonly BoundaryRow[]>
   /**
    * Keys that the control plane holds as ACTIVE: writable at their home, copies elsewhere. Keys the region knows already stay as they are;
    * returns all of them as they are now. Register a key at the regions that are not its home first.

@@ -9,6 +9,7 @@ import { commitChange } from './journal-commit.ts'
 import { countOwnership, findOwnership, listOwnership, readHistory } from './ownership-queries.ts'
 import { REFUSAL, sqlstate, translate } from './refusals.ts'
 import { registerKeys } from './registration.ts'
+import { noteRejoinStep, pinRejoinRunbook, readRejoinRunbook } from './rejoin-runbook.ts'
 import { renewLease, retakeLease, takeLease } from './run-lease.ts'
 import { openRun } from './run-opening.ts'
 import { findRun, listRuns, readAttempts, readEvidence } from './run-queries.ts'
@@ -64,6 +65,9 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     fenceLog: async filter => await coded(async () => await readFenceLog(connection, filter)),
     fencesTold: async () => await coded(async () => await readFencesTold(connection)),
     ...createFailoverControl(connection, config.policy, coded),
+    rejoinRunbook: async region => await coded(async () => await readRejoinRunbook(connection, region)),
+    pinRejoinRunbook: async (region, pinned, after) => await coded(async () => await pinRejoinRunbook(connection, region, pinned, after)),
+    noteRejoinStep: async (region, step) => await coded(async () => await noteRejoinStep(connection, region, step)),
     audit: async limit => await coded(async () => await readAudit(connection, limit)),
     auditBreak: async () => await coded(async () => await findAuditBreak(connection)),
     facts: async () => await coded(async () => await readControlPlaneFacts(connection, config)),

@@ -57,6 +57,12 @@ export const FAILOVER_GRANTS: readonly Grant[] = [
     update: ['fenced_at', 'listed_at', 'level_at', 'ended_at', 'ended_by', 'end_reason'],
   },
   {
+    table: 'rejoin_runbook',
+    why: 'Pin the runbook a region comes back by.',
+    insert: ['exile_id', 'nth', 'name', 'text', 'sha256', 'origin'],
+  },
+  { table: 'rejoin_step', why: "Record that an author's step of it was done.", insert: ['exile_id', 'nth', 'step'] },
+  {
     table: 'reconcile_item',
     why: 'List what only the former source holds, and decide it.',
     insert: ['run_id', 'id', 'key', 'kind', 'subject', 'content'],

@@ -64,6 +64,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     open: async (key, epoch, token) => await coded(async () => await operations.open(key, epoch, token)),
     openMany: async (keys, token) => await coded(async () => await operations.openMany(keys, token)),
     follow: async (key, home, epoch, token) => await coded(async () => await operations.follow(key, home, epoch, token)),
+    followMany: async keys => await coded(async () => await operations.followMany(keys)),
     register: async keys => await coded(async () => await operations.register(keys)),
     conditions: async () => await coded(async () => await readConditions(reads, { stopping: stoppingThere(config, region) }, region.name)),
     position: async (key, barrierEventId) =>

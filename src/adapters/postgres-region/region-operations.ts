@@ -5,7 +5,7 @@ import type { Connection, Effect, Row, Rows } from '../postgres/connection.ts'
 
 export type Operations = Pick<
   RegionDatabase,
-  'read' | 'claim' | 'drain' | 'inFlight' | 'fence' | 'open' | 'openMany' | 'follow' | 'register' | 'rejections'
+  'read' | 'claim' | 'drain' | 'inFlight' | 'fence' | 'open' | 'openMany' | 'follow' | 'followMany' | 'register' | 'rejections'
 >
 
 /** The boundary's functions, one autocommit statement and one round trip each. */
@@ -49,6 +49,18 @@ export function createOperations(connection: Connection, region: string): Operat
     },
     follow: async (key, homeRegion, epoch, token) =>
       await change('select * from homeregion.follow($1, $2, $3, $4)', [key, homeRegion, epoch, token]),
+    followMany: async keys => {
+      // In key order, as openMany. The token is read as the statement begins: one that rose since belongs to a run, which refuses this.
+      const { rows } = await call(
+        'write',
+        `select r.* from (
+          select k.key, k.home, k.epoch, coalesce(o.token, 0) as token from unnest($1::text[], $2::text[], $3::bigint[]) as k(key, home, epoch)
+          left join homeregion.ownership o on o.key = k.key collate "C" order by k.key collate "C") k,
+        lateral homeregion.follow(k.key, k.home, k.epoch, k.token) r`,
+        [keys.map(k => k.key), keys.map(k => k.homeRegion), keys.map(k => k.epoch)],
+      )
+      return rows.map(row => boundaryRow(row, region))
+    },
     register: async keys => {
       const { rows } = await call('write', 'select * from homeregion.register($1, $2, $3)', [
         keys.map(k => k.key),
