@@ -43,12 +43,12 @@ async function openRunOf(context: CliContext, runId: string): Promise<{ world: W
 }
 
 /** The text a run pinned, not the file of today. */
-function pinned(runId: string): (text: string) => Runbook {
+export function pinned(runId: string): (text: string) => Runbook {
   return text => parseRunbook(text, `run ${runId}`).runbook
 }
 
 /** A holder on this machine whose process no longer exists needs no lease to run out: it cannot come back. */
-function holderIsGone(world: World, run: Run): boolean {
+export function holderIsGone(world: World, run: Run): boolean {
   const mine: Holder = world.holder
   if (run.holder === null) return true
   return run.holder.host === mine.host && !isAlive(run.holder.pid)

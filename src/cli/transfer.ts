@@ -1,7 +1,9 @@
+import { DRILL_MARK } from '../domain/drill.ts'
 import { HomeregionError } from '../domain/errors.ts'
 import { startRun } from '../engine/run.ts'
 import { partsOf } from '../engine/segments.ts'
 import type { CliContext } from './context.ts'
+import { afterDrills } from './drill/make-way.ts'
 import { requireAnswers } from './operator.ts'
 import { requestPlan } from './plan-request.ts'
 import { planText } from './render/plan.ts'
@@ -13,6 +15,16 @@ export async function transfer(context: CliContext, keys: readonly string[], fla
     await showPlan(context, keys, flags)
     return
   }
+  if (flags.reason?.startsWith(DRILL_MARK) === true)
+    throw new HomeregionError('usage', {
+      fact: `a reason that begins with "${DRILL_MARK}" marks the runs of drills, which give way to everybody`,
+      state: 'Nothing was changed.',
+      next: 'the same command with another --reason',
+    })
+  await afterDrills(context, async () => await planAndMove(context, keys, flags))
+}
+
+async function planAndMove(context: CliContext, keys: readonly string[], flags: TransferFlags): Promise<void> {
   const plan = await requestPlan(context, keys, flags)
   if (flags.plan !== undefined && flags.plan !== plan.id)
     throw new HomeregionError('plan-stale', {

@@ -222,6 +222,10 @@ export interface FailoverControl {
   decideReconcileItem(runId: string, id: string, decision: ReconcileDecision, reason: string): Promise<ReconcileItem>
 
   recordDrill(result: DrillResult): Promise<void>
+  /** Asks the drill that has this run to give its keys up. On record; the drill looks for it and lets go by itself. Asking twice changes nothing. */
+  askDrillToYield(runId: string): Promise<void>
+  /** The login that asked for it, null while nobody has. */
+  drillAskedToYield(runId: string): Promise<string | null>
   /** The newest of each pair of regions. */
   lastDrills(): Promise<readonly Drill[]>
 }

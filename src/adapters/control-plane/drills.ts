@@ -23,6 +23,30 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::jsonb)`,
   ])
 }
 
+const YIELD = 'drill-asked-to-yield'
+
+/**
+ * The audit log is where it is asked, and where the drill looks: it is there for good who wanted the keys. It is looked for among the newest entries
+ * only, since there is no index by run and the log is long; a drill looks twice a second, and the one that asks waits for seconds.
+ */
+const NEWEST = 5_000
+
+export async function askDrillToYield(connection: Connection, runId: string): Promise<void> {
+  if ((await drillAskedToYield(connection, runId)) !== null) return
+  await connection.transaction('write', [requireVersion(), ...appendAudit({ event: YIELD, runId, key: null, detail: {} })])
+}
+
+export async function drillAskedToYield(connection: Connection, runId: string): Promise<string | null> {
+  const found = await connection.query(
+    'read',
+    `select a.actor from homeregion_control.audit a
+    where a.seq > (select h.seq from homeregion_control.audit_head h where h.id = 1) - $3::bigint and a.run_id = $1 and a.event = $2
+    order by a.seq limit 1`,
+    [runId, YIELD, NEWEST],
+  )
+  return (found.rows[0]?.actor as string | undefined) ?? null
+}
+
 export async function lastDrills(connection: Connection): Promise<readonly Drill[]> {
   const found = await connection.query(
     'read',

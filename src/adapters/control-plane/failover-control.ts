@@ -3,7 +3,7 @@ import type { FailoverControl } from '../../domain/failover.ts'
 import type { Connection } from '../postgres/connection.ts'
 import { findAckToken, issueAckToken } from './ack-tokens.ts'
 import { approve, readApprovals } from './approvals.ts'
-import { lastDrills, recordDrill } from './drills.ts'
+import { askDrillToYield, drillAskedToYield, lastDrills, recordDrill } from './drills.ts'
 import { endExile, listExiles, noteExile } from './exiles.ts'
 import { listForcedFailovers } from './forced-queries.ts'
 import { readObservations, readSights, recordObservation } from './observations.ts'
@@ -40,6 +40,8 @@ export function createFailoverControl(
     decideReconcileItem: async (runId, id, decision, reason) =>
       await coded(async () => await decideReconcileItem(connection, runId, id, decision, reason)),
     recordDrill: async result => await coded(async () => await recordDrill(connection, result)),
+    askDrillToYield: async runId => await coded(async () => await askDrillToYield(connection, runId)),
+    drillAskedToYield: async runId => await coded(async () => await drillAskedToYield(connection, runId)),
     lastDrills: async () => await coded(async () => await lastDrills(connection)),
   }
 }

@@ -1,18 +1,15 @@
 import { randomUUID } from 'node:crypto'
-import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import type { DrillResult } from '../../domain/failover.ts'
-import type { FarConsumer } from '../../domain/far-count.ts'
+import type { FarConsumer, FarCount } from '../../domain/far-count.ts'
 import { parseKey, showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
-import type { Operator } from '../../engine/context.ts'
-import { startRun } from '../../engine/run.ts'
 import { composeFarConsumer } from '../compose-drill.ts'
 import type { CliContext, World } from '../context.ts'
-import { createOperator, watchSignals } from '../operator.ts'
-import { requestPlan } from '../plan-request.ts'
+import { watchSignals } from '../operator.ts'
+import { drillText } from '../render/drill.ts'
 import { printable } from '../render/error.ts'
-import { createProgress, noLiveLine } from '../render/progress.ts'
+import { type Leg, leg } from './leg.ts'
 
 export type DrillFlags = {
   readonly keys?: readonly string[]
@@ -21,14 +18,6 @@ export type DrillFlags = {
   readonly return: boolean
   readonly objective: number
   readonly runbook: string
-}
-
-/** One way of a drill: how it ended, and when the first write was admitted at the target. */
-type Leg = {
-  readonly runId: string | null
-  readonly outcome: 'moved' | 'failed' | 'pre-empted'
-  readonly recoveryMs: number | null
-  readonly why: string | null
 }
 
 export async function drill(context: CliContext, flags: DrillFlags): Promise<void> {
@@ -41,19 +30,28 @@ export async function drill(context: CliContext, flags: DrillFlags): Promise<voi
     flags,
   )
   const consumer = composeFarConsumer(config, context.env)
+  const signals = watchSignals(context, () => undefined)
   const began = performance.now()
   try {
     const keys = records.map(r => r.key)
-    const there = await leg(context, world, keys, target, flags.runbook)
+    const { runbook } = flags
+    const there = await leg(context, world, { keys, to: target, runbook, interrupted: signals.interrupted })
     // Counted before the way back: what is written then has another epoch.
     const count = there.outcome === 'moved' ? await counted(consumer, source, target, records) : null
-    const back = there.outcome === 'moved' && flags.return ? await leg(context, world, keys, source, flags.runbook) : null
+    // An interrupted drill ends by the way back: its keys do not belong where they are now.
+    const back =
+      there.outcome === 'moved' && flags.return ? await leg(context, world, { keys, to: source, runbook, interrupted: () => false }) : null
     const result = resultOf({ source, target, keys: keys.length, there, back, count, flags, tookMs: performance.now() - began })
     await world.controlPlane.recordDrill(result)
     if (format === 'json') context.out.line(JSON.stringify(result))
-    else context.out.line(printable(drillText(result, there, back, flags.return)))
-    context.exit(exitOf(result, there, back))
+    else {
+      const found = result.outcome === 'passed' ? [] : await world.controlPlane.ownership(keys)
+      context.out.line(printable(drillText(result, { there, back, wanted: flags.return, found })))
+    }
+    const name = signals.name()
+    context.exit(name === null ? exitOf(result, there, back) : name === 'SIGTERM' ? 'terminated' : 'interrupted')
   } finally {
+    signals.stop()
     await consumer.close()
   }
 }
@@ -64,7 +62,7 @@ async function canaries(
   flags: DrillFlags,
 ): Promise<{ readonly records: readonly OwnershipRecord[]; readonly source: string; readonly target: string }> {
   const keys = [...new Set((flags.keys ?? []).map(parseKey))]
-  if (keys.length === 0) throw usage('a drill moves keys that were named for it, and none is: --keys canary-1,canary-2')
+  if (keys.length === 0) throw usage('a drill moves keys that were named for it, and none is: --keys canary-1,canary-2, or --sandbox')
   const records = await world.controlPlane.ownership(keys)
   const missing = keys.filter(key => !records.some(r => r.key === key))
   if (missing.length > 0)
@@ -85,42 +83,6 @@ async function canaries(
   return { records, source, target }
 }
 
-/** One planned move of the canary keys. Somebody who needs the keys meanwhile comes first: the drill gives way, and says so. */
-async function leg(context: CliContext, world: World, keys: readonly string[], to: string, runbook: string): Promise<Leg> {
-  const signals = watchSignals(context, () => undefined)
-  const progress = createProgress(context.err, noLiveLine)
-  const began = performance.now()
-  let runId: string | null = null
-  let admittedMs: number | null = null
-  const answers = { yes: true, confirm: keys[0] ?? null, confirmCount: keys.length }
-  const asked = createOperator(context, answers, progress.report, signals, progress.close)
-  const operator: Operator = {
-    ...asked,
-    report: event => {
-      if (event.type === 'run-opened') runId = event.runId
-      // Its gate is a write that the target admits; with several keys the last one counts.
-      if (event.type === 'step-passed' && event.step.action?.kind === 'activate') admittedMs = performance.now() - began
-      asked.report(event)
-    },
-  }
-  try {
-    const plan = await requestPlan(context, keys, { to, runbook, confirmCount: keys.length })
-    const end = await startRun(world.engine(operator), plan, { reason: `drill: ${keys.length} canary keys to ${to}`, observeMs: 0 })
-    const bad = end.keys.find(k => k.end.exit !== 'done')
-    if (bad === undefined) return { runId: end.runId, outcome: 'moved', recoveryMs: admittedMs, why: null }
-    return { runId: end.runId, outcome: 'failed', recoveryMs: null, why: `${showKey(bad.move.key)}: ${bad.end.fact}; ${bad.end.state}` }
-  } catch (error) {
-    if (!isHomeregionError(error)) throw error
-    const given = PRE_EMPTED.some(code => code === error.code)
-    return { runId, outcome: given ? 'pre-empted' : 'failed', recoveryMs: null, why: error.text.fact }
-  } finally {
-    progress.close()
-    signals.stop()
-  }
-}
-
-const PRE_EMPTED = ['key-busy', 'superseded', 'run-closed', 'run-leased', 'epoch-moved', 'plan-stale'] as const
-
 async function counted(consumer: FarConsumer, source: string, target: string, records: readonly OwnershipRecord[]) {
   const keys = records.map(({ key, epoch }) => ({ key, epoch }))
   // A count that fails is not counted, which is never none.
@@ -136,7 +98,7 @@ function resultOf(about: {
   readonly keys: number
   readonly there: Leg
   readonly back: Leg | null
-  readonly count: { readonly events: number; readonly duplicates: number; readonly gaps: number } | null
+  readonly count: FarCount | null
   readonly flags: DrillFlags
   readonly tookMs: number
 }): DrillResult {
@@ -165,20 +127,6 @@ function resultOf(about: {
       why: legs.flatMap(l => (l.why === null ? [] : [l.why])),
     },
   }
-}
-
-function drillText(result: DrillResult, there: Leg, back: Leg | null, wanted: boolean): string {
-  const { outcome, source, target, keys, recoveryMs, objectiveMs, gaps, duplicates } = result
-  const away = there.outcome === 'moved' && back?.outcome !== 'moved'
-  return [
-    `drill ${outcome}: ${keys} canary keys ${source} -> ${target}, by a planned move`,
-    `recovered  ${recoveryMs === null ? 'no write was admitted at the target' : `${formatMs(recoveryMs)} to the first write at ${target}`} (objective ${formatMs(objectiveMs ?? 0)})`,
-    `consumers  ${gaps ?? 'unknown'} gaps, ${duplicates ?? 'unknown'} duplicates at ${target}`,
-    ...(back?.outcome === 'moved' ? [`returned   to ${source}${back.recoveryMs === null ? '' : ` in ${formatMs(back.recoveryMs)}`}`] : []),
-    ...[there, ...(back === null ? [] : [back])].flatMap(l => (l.why === null ? [] : [`why        ${l.why}`])),
-    ...(away ? [`state: the canary keys are ${target}'s${wanted ? ': they could not be moved back' : ', as asked for'}`] : []),
-    ...(away && wanted ? [`next:  homeregion status`] : []),
-  ].join('\n')
 }
 
 function exitOf({ outcome }: DrillResult, there: Leg, back: Leg | null): 'done' | 'conflict' | 'changes' | 'needsHuman' | 'refused' {
