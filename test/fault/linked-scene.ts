@@ -105,14 +105,13 @@ export function useLinkedScene(change: (config: LinkedConfig, dir: string) => vo
     return await open
   }
   const query: LinkedScene['query'] = async (where, sql, parameters = []) => {
-    try {
-      const { rows } = await (await client(where)).query<pg.QueryResultRow>(sql, [...parameters])
-      return rows as never
-    } catch (error) {
-      // A session that a killed server ended is opened anew the next time.
-      if (!(error instanceof Error && 'severity' in error)) clients.delete(where)
-      throw error
-    }
+    const asked = async () => (await (await client(where)).query<pg.QueryResultRow>(sql, [...parameters])).rows as never
+    return await asked().catch(async (error: unknown) => {
+      if (error instanceof Error && 'severity' in error) throw error
+      // A session that a killed server took along; everything asked here can be asked again.
+      clients.delete(where)
+      return await asked()
+    })
   }
 
   return {
