@@ -130,12 +130,20 @@ export type Backlog = {
   readonly oldestEventId: string | null
 }
 
+/** What one way to a region's database was answered. `reached`: its primary is there, as far as that way can tell; `text` holds no secret. */
+export type PathAnswer = { readonly reached: boolean; readonly text: string }
+
+/** One configured way to a region's database; `name` null: the operator's own. A dead one may take its whole time to be told from a slow one. */
+export type RegionPath = { readonly name: string | null; readonly tryIt: () => Promise<PathAnswer> }
+
 /** One region's own database: the boundary, its proofs, and the observations around it. All writes carry the run's token. */
 export interface RegionDatabase {
   readonly region: string
   /** Opens the sessions it will need, the writers' included, before time matters. A writer that cannot log in shows in its probes. */
   warm(): Promise<void>
   facts(): Promise<RegionFacts>
+  /** Every way to it that the configuration names (the operator's, writers', endpoints'), one for each address. */
+  paths(): readonly RegionPath[]
   read(key: string): Promise<BoundaryRow | null>
   /** Keys that may be written here, or could be if no fence of the whole region stood, ordered by key; `after` pages. */
   homeKeys(page: { after: string | null; limit: number }): Promise<readonly BoundaryRow[]>

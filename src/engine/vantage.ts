@@ -2,7 +2,9 @@ import { formatMs } from '../domain/duration.ts'
 import { isHomeregionError } from '../domain/errors.ts'
 import { fail, type Observation, pass } from '../domain/evidence.ts'
 import type { Sight } from '../domain/loss.ts'
+import type { PathAnswer } from '../domain/ports.ts'
 import type { Engine } from './context.ts'
+import { textOf } from './recover.ts'
 
 /** Who sees a region, from everywhere that can be asked. */
 export type Vantage = {
@@ -22,18 +24,44 @@ const MAY_WRITE: readonly Sight['what'][] = ['database', 'lease', 'heartbeat']
 
 export const THIS_HOST = 'this host'
 
-/** Asks the region itself, and what the agents and the lease say of it. @throws `control-plane-unreachable` */
-export async function lookAtRegion(engine: Engine, region: string, darkAfterMs: number, patienceMs: number): Promise<Vantage> {
-  const [told, leases, database, kafka] = await Promise.all([
+/** One try of this host, by a way that the configuration names. */
+type OwnTry = { readonly vantage: string; readonly what: 'database' | 'kafka' } & PathAnswer
+/** What this host's own tries to reach a region were answered. */
+export type OwnTries = readonly OwnTry[]
+
+/** By every way there is, side by side. Takes the whole patience where an address swallows everything, and no time where nobody is at it. */
+export async function tryRegion(engine: Engine, region: string, patienceMs: number): Promise<OwnTries> {
+  const databases = engine.region(region).paths()
+  const brokers = engine.stream(region).brokers()
+  return await Promise.all([
+    ...databases.map(async ({ name, tryIt }): Promise<OwnTry> => {
+      const vantage = name === null ? THIS_HOST : `${THIS_HOST} via ${name}`
+      return { vantage, what: 'database', ...(await inTime(engine, patienceMs, tryIt())) }
+    }),
+    inTime(
+      engine,
+      patienceMs,
+      brokers.then(() => ANSWERS),
+    ).then((answer): OwnTry => ({ vantage: THIS_HOST, what: 'kafka', ...answer })),
+  ])
+}
+
+/** Asks the region itself, unless that was `tried` a moment ago, and what the agents and the lease say of it. @throws `control-plane-unreachable` */
+export async function lookAtRegion(
+  engine: Engine,
+  region: string,
+  darkAfterMs: number,
+  patienceMs: number,
+  tries: OwnTries | null = null,
+): Promise<Vantage> {
+  const [told, leases, own] = await Promise.all([
     engine.controlPlane.sights(),
     engine.controlPlane.leaseStates(),
-    tried(engine, patienceMs, engine.region(region).facts()),
-    tried(engine, patienceMs, engine.stream(region).brokers()),
+    tries ?? tryRegion(engine, region, patienceMs),
   ])
   const lease = leases.find(l => l.region === region && l.generation > 0)
   const sights: readonly Sight[] = [
-    { region, vantage: THIS_HOST, what: 'database', lastContactAgeMs: database.reached ? 0 : null },
-    { region, vantage: THIS_HOST, what: 'kafka', lastContactAgeMs: kafka.reached ? 0 : null },
+    ...own.map(({ vantage, what, reached }) => ({ region, vantage, what, lastContactAgeMs: reached ? 0 : null })),
     ...told.filter(s => s.region === region && !(s.what === 'lease' && lease !== undefined)),
     ...(lease === undefined
       ? []
@@ -47,7 +75,7 @@ export async function lookAtRegion(engine: Engine, region: string, darkAfterMs: 
   const young = sights
     .filter(s => MAY_WRITE.includes(s.what) && s.lastContactAgeMs !== null && s.lastContactAgeMs < darkAfterMs)
     .toSorted((a, b) => (a.lastContactAgeMs ?? 0) - (b.lastContactAgeMs ?? 0))
-  return { region, sights, own: [`database ${database.text}`, `Kafka ${kafka.text}`], contact: young[0] ?? null }
+  return { region, sights, own: own.map(describeTry), contact: young[0] ?? null }
 }
 
 export function describeContact({ vantage, what, lastContactAgeMs }: Sight): string {
@@ -59,36 +87,35 @@ export function darkness(vantage: Vantage, darkAfterMs: number): Observation {
   const observer = `this host, agents and lease, of ${vantage.region}`
   const facts = { sights: vantage.sights.map(s => ({ ...s })) }
   if (vantage.contact !== null) return fail(observer, required, describeContact(vantage.contact), facts)
-  const last = vantage.sights.filter(s => s.lastContactAgeMs !== null && s.vantage !== THIS_HOST).map(describeContact)
-  return pass(observer, required, [`this host: ${vantage.own.join(', ')}`, ...last].join('; '), facts)
+  const last = vantage.sights.filter(s => s.lastContactAgeMs !== null && !isOwn(s)).map(describeContact)
+  return pass(observer, required, [...vantage.own, ...last].join('; '), facts)
 }
 
-type Tried = { readonly reached: boolean; readonly text: string }
+/** A try of this host itself: it remembers no earlier one. */
+export function isOwn({ vantage }: Pick<Sight, 'vantage'>): boolean {
+  return vantage === THIS_HOST || vantage.startsWith(`${THIS_HOST} via `)
+}
 
-/** A refusal is an answer: whatever says no is there. Only silence, or nothing at the address, is none. */
-async function tried(engine: Engine, patienceMs: number, call: Promise<unknown>): Promise<Tried> {
+function describeTry({ vantage, what, text }: OwnTry): string {
+  return `${vantage}: ${what === 'kafka' ? 'Kafka' : what} ${text}`
+}
+
+const ANSWERS: PathAnswer = { reached: true, text: 'answers' }
+
+/** Only silence, or nothing at the address, is no answer; and nobody asked where the secret to ask with could not be read. */
+async function inTime(engine: Engine, patienceMs: number, call: Promise<PathAnswer>): Promise<PathAnswer> {
   const silence = new AbortController()
-  const answer = call.then(
-    (): Tried => ({ reached: true, text: 'answers' }),
-    (error: unknown): Tried => {
-      const text = isHomeregionError(error) ? error.text.fact : error instanceof Error ? error.message : String(error)
-      return answered(error) ? { reached: true, text: `answers: ${text}` } : { reached: false, text: `does not answer: ${text}` }
-    },
-  )
+  const answer = call.catch((error: unknown): PathAnswer => {
+    const text = textOf(error)
+    const silent = (['kafka-unreachable', 'region-unreachable', 'secret-unavailable'] as const).some(code => isHomeregionError(error, code))
+    return silent ? { reached: false, text: `does not answer: ${text}` } : { reached: true, text: `answers: ${text}` }
+  })
   const late = engine.clock
     .sleep(patienceMs, silence.signal)
-    .then((): Tried => ({ reached: false, text: `does not answer within ${formatMs(patienceMs)}` }))
+    .then((): PathAnswer => ({ reached: false, text: `does not answer within ${formatMs(patienceMs)}` }))
   try {
     return await Promise.race([answer, late])
   } finally {
     silence.abort()
   }
-}
-
-function answered(error: unknown): boolean {
-  if (isHomeregionError(error, 'kafka-unreachable')) return false
-  if (!isHomeregionError(error, 'region-unreachable')) return true
-  const sqlstate = error.fields['sqlstate']
-  // Class 08 is what a pooler says when the database behind it is gone.
-  return typeof sqlstate === 'string' && !sqlstate.startsWith('08')
 }

@@ -13,6 +13,7 @@ import { relation } from './quoting.ts'
 import { readConditions, regionFacts } from './region-facts.ts'
 import { createObservations } from './region-observations.ts'
 import { createOperations } from './region-operations.ts'
+import { regionPaths } from './region-paths.ts'
 import { codedFor, operatorSessions } from './region-session.ts'
 import { rehearsal, rehearsedLook } from './rehearsal.ts'
 import { readStandbys } from './standbys.ts'
@@ -55,6 +56,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
         async () =>
           await regionFacts(reads, renderBoundary(config, region).expected, [...guards(config), config.inbox].map(relation), region.name),
       ),
+    paths: () => regionPaths(region, config, secrets),
     read: async key => await coded(async () => await known.read(key)),
     homeKeys: async page => await coded(async () => await homeKeys(reads, region.name, config.topology === 'independent', page)),
     claim: async (key, owner, token) => await coded(async () => await operations.claim(key, owner, token)),

@@ -3,6 +3,7 @@ import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
 import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
 import { describeFence } from '../../engine/outside-fence.ts'
+import { isOwn } from '../../engine/vantage.ts'
 import { boundToType, roomMs } from '../failover/acknowledge.ts'
 import type { Prepared } from '../failover/prepare.ts'
 import { renderTable } from './table.ts'
@@ -19,7 +20,7 @@ export function preparedText(prepared: Prepared): string {
       ['  seen from', 'what', 'last contact'],
       vantage.sights.map(s => [`  ${s.vantage}`, s.what, contactText(s)]),
     ),
-    ...vantage.own.map(text => `  this host: ${text}`),
+    ...vantage.own.map(text => `  ${text}`),
     '',
     `${source} -> ${target}: ${movingText(estimate)}`,
     `known      ${knownText(estimate)}`,
@@ -108,8 +109,10 @@ function blockedLines({ blocked }: LossEstimate): readonly string[] {
   ]
 }
 
-function contactText({ lastContactAgeMs }: Sight): string {
-  return lastContactAgeMs === null ? 'never' : lastContactAgeMs === 0 ? 'now' : `${formatMs(lastContactAgeMs)} ago`
+function contactText(sight: Sight): string {
+  const { lastContactAgeMs } = sight
+  if (lastContactAgeMs === null) return isOwn(sight) ? 'no answer' : 'never'
+  return lastContactAgeMs === 0 ? 'now' : `${formatMs(lastContactAgeMs)} ago`
 }
 
 export function preparedJson({ pair, vantage, estimate, fence, plan, command }: Prepared, token: string | null): unknown {
