@@ -15,6 +15,8 @@ export async function requestPlan(context: CliContext, keys: readonly string[], 
   const pinned = loadRunbook(flags.runbook, context.cwd)
   if (pinned.runbook.intent === 'failover')
     throw usage(`runbook ${pinned.runbook.name} may lose writes; a transfer never does`, 'homeregion failover --force --runbook …')
+  if (pinned.runbook.intent === 'rejoin')
+    throw usage(`runbook ${pinned.runbook.name} moves no key: it brings a region back`, 'homeregion rejoin REGION --runbook …')
   const { config } = await context.settings()
   if (keys.length === 0 && flags.keysFile === undefined)
     throw usage('no key given', 'homeregion transfer KEY --to REGION   or   --keys-file FILE')

@@ -1,8 +1,10 @@
 import { HomeregionError } from '../domain/errors.ts'
+import type { Exile } from '../domain/failover.ts'
 import { parseKey, showKey } from '../domain/key.ts'
 import type { ControlPlane } from '../domain/ports.ts'
 import type { CliContext } from './context.ts'
 import { reconcile } from './fence/tell.ts'
+import { lateEvents } from './late-events.ts'
 import type { ForcedStatus } from './render/failover.ts'
 import { leaseIsMissing, type RegionLease, type Status, statusJson, statusPaste, statusText } from './render/status.ts'
 
@@ -23,7 +25,8 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
   // What an emergency left on this machine belongs to the picture.
   await reconcile(context, world)
   const asOf = new Date().toISOString()
-  const [counts, openRuns, keys, history, told, leaseStates, observations, exiles, drills] = await Promise.all([
+  const known = controlPlane.exiles()
+  const [counts, openRuns, keys, history, told, leaseStates, observations, exiles, drills, late] = await Promise.all([
     controlPlane.countOwnership(),
     controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
     asked.length > 0
@@ -33,8 +36,9 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     controlPlane.fencesTold(),
     controlPlane.leaseStates(),
     controlPlane.observations(),
-    forcedStatus(controlPlane),
+    known.then(async found => await forcedStatus(controlPlane, found)),
     controlPlane.lastDrills(),
+    known.then(async found => await lateEvents(world, config, found)),
   ])
   const missing = asked.filter(key => !keys.some(r => r.key === key))
   if (missing.length > 0)
@@ -58,7 +62,8 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     keys.some(k => k.state !== 'ACTIVE') ||
     fences.some(fence => fence.event !== 'applied') ||
     leases.some(leaseIsMissing) ||
-    exiles.length > 0
+    exiles.length > 0 ||
+    late.length > 0
   return {
     service: config.service,
     asOf,
@@ -72,13 +77,14 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     exiles,
     approvals,
     drills,
+    late,
     degraded,
   }
 }
 
 /** Regions that are not back. Those that are have their place in `run show`. */
-async function forcedStatus(controlPlane: ControlPlane): Promise<readonly ForcedStatus[]> {
-  const open = (await controlPlane.exiles()).filter(exile => exile.endedAt === null)
+async function forcedStatus(controlPlane: ControlPlane, exiles: readonly Exile[]): Promise<readonly ForcedStatus[]> {
+  const open = exiles.filter(exile => exile.endedAt === null)
   return await Promise.all(
     open.map(async exile => {
       const failovers = (await controlPlane.forcedFailovers({ source: exile.region, limit: 20 })).filter(f =>

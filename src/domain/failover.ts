@@ -211,7 +211,7 @@ export interface FailoverControl {
    */
   endExile(region: string, reason: string): Promise<void>
 
-  /** Adds what is not there yet; never changes what is. */
+  /** Adds what is not there yet; never changes what is. Something undecided takes `level` back from the exile that the run belongs to. */
   putReconcileItems(runId: string, items: readonly ReconcileFinding[]): Promise<void>
   /** Ordered by key and id; `after` pages by both. */
   reconcileItems(

@@ -4,8 +4,11 @@ import type { ReconcileFinding } from './failover.ts'
 /** A key that a forced failover took from a region: `epoch` is the one that was ended there. */
 export type LostKey = { readonly key: string; readonly epoch: number }
 
-/** A key of a region that was brought level: how many rows it has there now, the same as at its home by digest. */
+/** A key of a region that was brought level: how many rows it has there now. */
 export type LevelledKey = { readonly key: string; readonly rows: number }
+
+/** `found`: writes that nobody had listed; where there is one, nothing was replaced, and `levelled` is empty. */
+export type Levelled = { readonly levelled: readonly LevelledKey[]; readonly found: readonly ReconcileFinding[] }
 
 /**
  * Compares a region that was failed over with the home its keys have now, and brings it level. Both databases have to answer. Every method
@@ -13,14 +16,18 @@ export type LevelledKey = { readonly key: string; readonly rows: number }
  * `check-refused` (tables differ in shape, or a key's home is not `home`).
  */
 export interface Recovery {
-  /** Writes of these keys that exist at `source` only, and those that `home` has of it and it has lost. Only reads. Ordered by key and id. */
+  /**
+   * Writes of these keys that exist at `source` only, and those that `home` has of it and it has lost. Of a key that was brought level, and has its rows
+   * as they were then, none of the rows: the home has moved on since. Only reads. Ordered by key and id.
+   */
   findLost(source: string, home: string, keys: readonly LostKey[]): Promise<readonly ReconcileFinding[]>
   /**
    * Replaces the rows of these keys at `source` by those of `home`, in one transaction: guarded tables and idempotency records, with digests that
    * are equal before it commits. Events of other regions that those rows stand for are recorded in the inbox of `source`, and what its outbox still
-   * held of the ended epoch is marked as published, since it was decided about. Idempotent.
+   * held of the ended epoch is marked as published, since it was decided about. Looks once more in that transaction: only what is among `decided` is
+   * replaced. A key that was brought level before stays as the region's stream has made it since. Idempotent.
    */
-  level(source: string, home: string, keys: readonly LostKey[]): Promise<readonly LevelledKey[]>
+  level(source: string, home: string, keys: readonly LostKey[], decided: ReadonlySet<string>): Promise<Levelled>
   close(): Promise<void>
 }
 

@@ -9,6 +9,7 @@ const PROOFS = ['source-dark', 'loss-acknowledged', 'approved', 'target-can-writ
 export const FAILOVER_RULES = {
   'one-intent': ({ intent, steps }) =>
     steps.flatMap((step, i) => {
+      if (intent === 'rejoin') return []
       if (intent === 'failover')
         return step.action !== null && TRANSFER_ACTIONS.includes(step.action.kind)
           ? [

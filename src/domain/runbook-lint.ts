@@ -2,6 +2,7 @@ import type { CheckName } from './checks.ts'
 import { absent, type Finding, finding, type Places, passed, type Rule } from './lint-finding.ts'
 import type { ActionKind, Runbook, Step } from './runbook.ts'
 import { FAILOVER_RULES } from './runbook-lint-failover.ts'
+import { REJOIN_ORDER, REJOIN_RULES } from './runbook-lint-rejoin.ts'
 
 /** One reason why a runbook is refused. `path` leads to the place in the file (and in `Runbook`, whose shape follows the file's). */
 export type LintProblem = Finding & { readonly rule: LintRule }
@@ -15,7 +16,7 @@ const PREFLIGHT: readonly CheckName[] = ['boundary-installed', 'fence-covers-wri
 const CATCH_UP: readonly CheckName[] = ['barrier-applied', 'versions-equal', 'idempotency-carried']
 
 /** The ownership actions of each intent, in their order. */
-const ACTIONS = { transfer: ['drain', 'fence', 'activate'], failover: ['isolate', 'activate'] } as const
+const ACTIONS = { transfer: ['drain', 'fence', 'activate'], failover: ['isolate', 'activate'], rejoin: REJOIN_ORDER } as const
 
 const RULES = {
   'ids-unique': ({ steps }) =>
@@ -38,8 +39,10 @@ const RULES = {
         .slice(1)
         .map(i => finding(i, 'action', `${kind} stands here a second time`, `each of ${ACTIONS[intent].join(', ')} runs exactly once`))
     }),
-  'ownership-actions-in-order': (_runbook, at) => [
-    ...(at.drain > at.fence && at.fence >= 0 ? [finding(at.fence, 'action', 'the fence comes before the drain', 'drain, then fence')] : []),
+  'ownership-actions-in-order': ({ intent }, at) => [
+    ...(intent !== 'rejoin' && at.drain > at.fence && at.fence >= 0
+      ? [finding(at.fence, 'action', 'the fence comes before the drain', 'drain, then fence')]
+      : []),
     ...(at.fence > at.activate && at.activate >= 0
       ? [finding(at.activate, 'action', 'activation comes before the fence', 'fence, then activate')]
       : []),
@@ -51,13 +54,13 @@ const RULES = {
       : []),
   ],
   'preflight-before-drain': ({ intent, steps }, at) =>
-    intent === 'failover' || at.drain < 0
+    intent !== 'transfer' || at.drain < 0
       ? []
       : absent(PREFLIGHT, steps.slice(0, at.drain)).map(check =>
           finding(at.drain, 'action', `the drain is reached without ${check}`, `add ${check} to the gate of an earlier step`),
         ),
   'fence-proved-before-activation': ({ intent, steps }, at) =>
-    intent === 'failover' || at.activate < 0 || (at.fence >= 0 && passed('fence-holds', steps.slice(at.fence, at.activate)))
+    intent !== 'transfer' || at.activate < 0 || (at.fence >= 0 && passed('fence-holds', steps.slice(at.fence, at.activate)))
       ? []
       : [
           finding(
@@ -68,7 +71,7 @@ const RULES = {
           ),
         ],
   'caught-up-before-activation': ({ intent, steps }, at) =>
-    intent === 'failover' || at.activate < 0
+    intent !== 'transfer' || at.activate < 0
       ? []
       : absent(CATCH_UP, at.fence < 0 ? [] : steps.slice(at.fence + 1, at.activate)).map(check =>
           finding(
@@ -81,7 +84,7 @@ const RULES = {
   // Sooner it would hold back the barrier on its way, and stop keys that are still served.
   'region-fence-after-catch-up': ({ intent, steps }, at) =>
     steps.flatMap((step, i) =>
-      intent === 'failover' ||
+      intent !== 'transfer' ||
       step.action?.kind !== 'fence-region' ||
       (at.fence >= 0 && passed('barrier-applied', steps.slice(at.fence + 1, i)))
         ? []
@@ -94,8 +97,10 @@ const RULES = {
             ),
           ],
     ),
-  'no-human-while-writes-stop': ({ steps }, at) =>
+  'no-human-while-writes-stop': ({ intent, steps }, at) =>
     steps.flatMap((step, i) => {
+      // Nobody's writes wait for a region in exile.
+      if (intent === 'rejoin') return []
       const first = at.drain >= 0 ? 'drain' : 'isolate'
       const named = first === 'drain' ? 'the drain' : first
       const hint = `move it before ${named}: the key takes no writes while somebody thinks`
@@ -111,7 +116,7 @@ const RULES = {
     }),
   'no-sql-at-the-fenced-source': ({ intent, steps }, at) =>
     steps.flatMap((step, i) => {
-      if (step.action?.kind !== 'sql' || step.action.region !== 'source' || i >= stop(at)) return []
+      if (intent === 'rejoin' || step.action?.kind !== 'sql' || step.action.region !== 'source' || i >= stop(at)) return []
       if (intent === 'failover') return [finding(i, 'action', 'sql at a source that is dark', 'it cannot answer; do it after rejoin')]
       const hint = 'the position the target must reach would move; do it before the fence'
       return at.fence >= 0 && i > at.fence ? [finding(i, 'action', 'sql at the source between fence and activation', hint)] : []
@@ -174,6 +179,7 @@ const RULES = {
           ]
     }),
   ...FAILOVER_RULES,
+  ...REJOIN_RULES,
 } satisfies Record<string, Rule>
 
 export type LintRule = keyof typeof RULES
@@ -190,7 +196,7 @@ const AFTER: Partial<Record<CheckName, keyof Places>> = {
 
 /**
  * Why the runbook is refused; empty means that its activation cannot be reached without the evidence of fence and catch-up (of
- * a failover: of the fence from outside, and of a loss that somebody owned).
+ * a failover: of the fence from outside, and of a loss that somebody owned; of a rejoin: that the region is closed before all and opened after all).
  * Pure. The engine asks again before a run, and the control plane's constraints a third time at the activation.
  */
 export function lintRunbook(runbook: Runbook): readonly LintProblem[] {

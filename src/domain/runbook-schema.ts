@@ -1,7 +1,16 @@
 import * as z from 'zod/mini'
 import { CHECKS, type CheckName, type CheckSpec, checkSpec } from './checks.ts'
 import { DURATION_PATTERN, parseDuration } from './duration.ts'
-import { type ActionUse, type CheckUse, OWNERSHIP_ACTIONS, RUNBOOK_API, type Runbook, type Step } from './runbook.ts'
+import {
+  type ActionUse,
+  type CheckUse,
+  INTENTS,
+  OWNERSHIP_ACTIONS,
+  REJOIN_ACTIONS,
+  RUNBOOK_API,
+  type Runbook,
+  type Step,
+} from './runbook.ts'
 
 /** The shape of a runbook file, free of transforms: types, messages and the JSON Schema of the editors are made of the same lines. */
 const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+$/u
@@ -63,7 +72,7 @@ function exactlyOne(what: string) {
 const ONE = { minProperties: 1, maxProperties: 1 }
 
 const action = z.union([
-  z.enum(OWNERSHIP_ACTIONS),
+  z.enum([...OWNERSHIP_ACTIONS, ...REJOIN_ACTIONS]),
   z.strictObject(ACTION_SHAPE).check(exactlyOne('action')).register(z.globalRegistry, ONE),
 ])
 
@@ -104,7 +113,7 @@ export const runbookSchema = z.strictObject({
   apiVersion: z.literal(RUNBOOK_API),
   kind: z.literal('Runbook'),
   name: identifier,
-  intent: z.enum(['transfer', 'failover']),
+  intent: z.enum(INTENTS),
   title: line,
   steps: z.array(step).check(z.minLength(1, 'must not be empty'), z.maxLength(100, 'has more than 100 steps')),
 })

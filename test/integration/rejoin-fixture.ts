@@ -1,15 +1,18 @@
 import type pg from 'pg'
 import { accountApplier } from '../../sandbox/service-account.ts'
 import { IDEMPOTENCY, INBOX } from '../../sandbox/service-tables.ts'
+import { loadRunbook } from '../../src/adapters/files/runbook-file.ts'
+import { createHooks } from '../../src/adapters/hooks/command-hooks.ts'
 import type { Secrets } from '../../src/adapters/postgres/connection.ts'
 import { createServicePool, type ServicePool } from '../../src/adapters/postgres/service-pool.ts'
 import { createBoundaryFence } from '../../src/adapters/postgres-region/fences/boundary.ts'
 import { createRecovery } from '../../src/adapters/postgres-region/recovery/recovery.ts'
+import { systemClock } from '../../src/adapters/system/clock.ts'
 import type { Config, RegionConfig } from '../../src/domain/config.ts'
 import type { Fence } from '../../src/domain/fence.ts'
 import type { ControlPlane, FaultPoint, RegionDatabase } from '../../src/domain/ports.ts'
 import type { Recovery } from '../../src/domain/recovery.ts'
-import type { RejoinParts } from '../../src/engine/rejoin.ts'
+import type { RejoinParts } from '../../src/engine/rejoining.ts'
 import { eventOf, headersOf } from '../../src/service/envelope.ts'
 import { createInboxStore, type InboxStore } from '../../src/service/inbox-apply.ts'
 import { LateEvents } from '../../src/service/inbox-quarantine.ts'
@@ -17,6 +20,8 @@ import { commitDirect, directWrite, epochIn } from '../e2e/direct-write.ts'
 import { type RegionFixture, secrets, startRegion } from './boundary-fixture.ts'
 import { HOLDER } from './control-plane-fixture.ts'
 import { type ForcedFixture, failoverPlan, forcedChange, startForcedFixture } from './forced-fixture.ts'
+
+const { runbook: RUNBOOK } = loadRunbook('rejoin')
 
 export type Side = 'region-a' | 'region-b'
 
@@ -35,7 +40,7 @@ export type RejoinFixture = {
   deliver(from: Side, key: string, limit?: number): Promise<readonly string[]>
   /** The forced failover of these keys to region-b; returns the run. */
   force(keys: readonly string[]): Promise<string>
-  parts(over?: { fault?: FaultPoint }): RejoinParts & { readonly told: string[] }
+  parts(over?: Partial<RejoinParts>): RejoinParts & { readonly told: string[] }
   readonly regions: Readonly<Record<Side, RegionFixture>>
   stop(): Promise<void>
 }
@@ -147,9 +152,12 @@ export async function startRejoinFixture(): Promise<RejoinFixture> {
         ...{ controlPlane: store, recovery, shared: false, defaultHome: null, by: 'ada@alpha', told },
         region: name => regions[name as Side].db,
         fences: name => [fences[name as Side]],
-        fault: over.fault ?? fault,
+        ...{ fault, runbook: RUNBOOK, done: [], clock: systemClock, hooks: createHooks(process.env) },
+        look: () => Promise.resolve([]),
+        confirm: () => Promise.resolve(true),
         watcher: { started: () => undefined, ended: () => undefined, interrupted: () => false },
         tell: line => void told.push(line),
+        ...over,
       }
     },
     stop: async () => {

@@ -36,6 +36,7 @@ function status(fences: readonly LoggedFence[]): Status {
       exiles: [],
       approvals: [],
       drills: [],
+      late: [],
     },
     fences,
     degraded: false,

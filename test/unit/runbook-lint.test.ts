@@ -2,7 +2,19 @@ import { describe, expect, test } from 'vitest'
 import { CHECKS, type CheckName } from '../../src/domain/checks.ts'
 import type { Runbook, Step } from '../../src/domain/runbook.ts'
 import { LINT_RULES, type LintRule, lintRunbook } from '../../src/domain/runbook-lint.ts'
-import { changed, changedFailover, check, FORCED_STEPS, failover, runbook, STEPS, step } from './runbook-sample.ts'
+import {
+  changed,
+  changedFailover,
+  changedRejoin,
+  check,
+  FORCED_STEPS,
+  failover,
+  REJOIN_STEPS,
+  rejoinBook,
+  runbook,
+  STEPS,
+  step,
+} from './runbook-sample.ts'
 
 const rules = (book: Runbook) => [...new Set(lintRunbook(book).map(problem => problem.rule))]
 const without = (found: Step, name: CheckName): Step => ({ ...found, gate: found.gate.filter(use => use.check !== name) })
@@ -15,6 +27,24 @@ const exec = (timeoutMs: number): Step => step('exec', { action: { kind: 'exec',
 test('the shortest good runbook of each intent is accepted', () => {
   expect(lintRunbook(runbook(STEPS))).toEqual([])
   expect(lintRunbook(failover(FORCED_STEPS))).toEqual([])
+  expect(lintRunbook(rejoinBook(REJOIN_STEPS))).toEqual([])
+})
+
+test('an author may put commands, questions and looks between the steps of a rejoin', () => {
+  const asked = step('ask', { confirm: 'plain' })
+  const looked = step('look', { gate: ['regions-reachable'], watch: ['boundary-installed'], forMs: 1_000 })
+  expect(lintRunbook(changedRejoin('lift', found => [exec(1_000), pause, asked, looked, { ...found, confirm: 'plain' }]))).toEqual([])
+})
+
+test('a rejoin that lifts first says which step has to come before, and why', () => {
+  const lift = REJOIN_STEPS.filter(s => s.id === 'lift')
+  const first = rejoinBook([...lift, ...REJOIN_STEPS.filter(s => s.id !== 'lift')])
+  expect(lintRunbook(first)).toMatchObject([
+    {
+      ...{ rule: 'rejoin-in-order', path: ['steps', 0, 'action'], message: 'lift comes before fence, follow, list, decide, level' },
+      hint: expect.stringMatching(/opened when it is level.*: fence, follow, list, decide, level, lift, end$/) as string,
+    },
+  ])
 })
 
 const drain = step('drain', { action: { kind: 'drain' } })
@@ -24,6 +54,9 @@ const lateProof = runbook(
     found.id === 'fence' ? without(found, 'fence-holds') : found.id === 'activate' ? { ...found, gate: [check('fence-holds')] } : found,
   ),
 )
+
+const swapped = (one: string, other: string) =>
+  REJOIN_STEPS.map(s => REJOIN_STEPS.find(t => t.id === (s.id === one ? other : s.id === other ? one : s.id)) ?? s)
 
 /** Each runbook breaks one rule and no other. */
 const BREAKS: readonly [LintRule, string, Runbook][] = [
@@ -63,6 +96,32 @@ const BREAKS: readonly [LintRule, string, Runbook][] = [
     'no-human-while-writes-stop',
     'a watch before the activation',
     changed('activate', found => [step('look', { watch: ['fence-holds'], forMs: 1_000 }), found]),
+  ],
+  ['ownership-actions-once', 'a rejoin without its list', changedRejoin('list', () => [])],
+  [
+    'ownership-actions-once',
+    'a rejoin that levels twice',
+    changedRejoin('lift', found => [step('again', { action: { kind: 'level' } }), found]),
+  ],
+  ['rejoin-in-order', 'a rejoin that levels before it was decided', rejoinBook(swapped('decide', 'level'))],
+  ['rejoin-in-order', 'a rejoin that ends before it lifts', rejoinBook(swapped('lift', 'end'))],
+  ['rejoin-in-order', 'a command before the fence', changedRejoin('fence', found => [exec(1_000), found])],
+  ['rejoin-in-order', 'a command after the end', rejoinBook([...REJOIN_STEPS, exec(1_000)])],
+  ['rejoin-by-itself', 'a drain in a rejoin', changedRejoin('lift', found => [drain, found])],
+  ['rejoin-by-itself', 'sql in a rejoin', changedRejoin('lift', found => [sql('target'), found])],
+  ['rejoin-by-itself', 'a region fence in a rejoin', changedRejoin('lift', found => [region, found])],
+  ['rejoin-by-itself', 'a key to type in a rejoin', changedRejoin('lift', found => [step('ask', { confirm: 'type-key' }), found])],
+  ['rejoin-by-itself', 'a question before the fence', changedRejoin('fence', found => [{ ...found, confirm: 'plain' }])],
+  [
+    'rejoin-by-itself',
+    'a check of a move in a rejoin',
+    changedRejoin('lift', found => [step('look', { gate: ['outbox-published'] }), found]),
+  ],
+  ['rejoin-by-itself', 'a gate behind the end', changedRejoin('end', found => [{ ...found, gate: [check('regions-reachable')] }])],
+  [
+    'rejoin-by-itself',
+    'a step of a rejoin in a transfer',
+    changed('activate', found => [step('level', { action: { kind: 'level' } }), found]),
   ],
   ['no-sql-at-the-fenced-source', 'sql at the source after the fence', changed('activate', found => [sql('source'), found])],
   ['region-fence-after-catch-up', 'a fence of the region beside the key’s', changed('catch-up', found => [region, found])],

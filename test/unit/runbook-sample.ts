@@ -1,5 +1,6 @@
 import type { CheckName } from '../../src/domain/checks.ts'
 import type { ActionUse, CheckUse, Runbook, Step } from '../../src/domain/runbook.ts'
+import { REJOIN_ORDER } from '../../src/domain/runbook-lint-rejoin.ts'
 
 export function check(name: CheckName): CheckUse {
   return { check: name, parameters: {} }
@@ -56,4 +57,16 @@ export function runbook(steps: readonly Step[]): Runbook {
 /** STEPS with one of them changed, or with more put before it. */
 export function changed(id: string, change: (found: Step) => readonly Step[]): Runbook {
   return runbook(STEPS.flatMap(found => (found.id === id ? change(found) : [found])))
+}
+
+/** The fixed steps of a rejoin, and nothing else. */
+export const REJOIN_STEPS: readonly Step[] = REJOIN_ORDER.map(kind => step(kind, { action: { kind } }))
+
+export function rejoinBook(steps: readonly Step[]): Runbook {
+  return { name: 'sample', intent: 'rejoin', title: 'Sample', steps }
+}
+
+/** REJOIN_STEPS with one of them changed, or with more put before it. */
+export function changedRejoin(id: string, change: (found: Step) => readonly Step[]): Runbook {
+  return rejoinBook(REJOIN_STEPS.flatMap(found => (found.id === id ? change(found) : [found])))
 }

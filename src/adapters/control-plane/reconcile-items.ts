@@ -23,6 +23,13 @@ from jsonb_to_recordset($2::jsonb) as i(id text, key text, kind text, subject te
 on conflict (run_id, id) do nothing`,
         parameters: [runId, storableJson(chunk)],
       },
+      // What has something undecided is not level, whatever was said of it before.
+      {
+        sql: `update homeregion_control.exile e set level_at = null where e.ended_at is null and e.level_at is not null
+  and exists (select 1 from homeregion_control.forced_failover f where f.run_id = $1 and f.source = e.region and f.at >= e.since)
+  and exists (select 1 from homeregion_control.reconcile_item i where i.run_id = $1 and i.decision is null)`,
+        parameters: [runId],
+      },
       ...appendAudit({ event: 'reconcile-listed', runId, key: null, detail: { items: chunk.length, first: chunk[0]?.id ?? null } }),
     ])
   }

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { suggestion } from '../../domain/did-you-mean.ts'
 import { HomeregionError } from '../../domain/errors.ts'
-import { OWNERSHIP_ACTIONS, type PinnedRunbook } from '../../domain/runbook.ts'
+import { OWNERSHIP_ACTIONS, type PinnedRunbook, REJOIN_ACTIONS } from '../../domain/runbook.ts'
 import { lintRunbook } from '../../domain/runbook-lint.ts'
 import { MAPPING_ACTIONS, runbookSchema, toRunbook } from '../../domain/runbook-schema.ts'
 import { packageFile } from './package-root.ts'
@@ -94,6 +94,6 @@ function betterHint(root: unknown): (problem: SchemaProblem) => SchemaProblem {
     if (typeof written !== 'string') return problem
     if (written === 'approval') return { ...problem, hint: 'confirm: type-key asks the operator, before the drain' }
     if (MAPPING_ACTIONS.includes(written)) return { ...problem, hint: `${written} needs more than its name: action: { ${written}: … }` }
-    return { ...problem, hint: suggestion(written, [...OWNERSHIP_ACTIONS, ...MAPPING_ACTIONS]) }
+    return { ...problem, hint: suggestion(written, [...OWNERSHIP_ACTIONS, ...REJOIN_ACTIONS, ...MAPPING_ACTIONS]) }
   }
 }

@@ -9,6 +9,7 @@ import {
   callersThere,
   fencersThere,
   guardTexts,
+  levellersThere,
   operatorsThere,
   regionsThere,
   regionValues,
@@ -17,7 +18,7 @@ import {
 } from './topology.ts'
 
 /** Rises when the boundary's own tables change. */
-export const BOUNDARY_VERSION = 3
+export const BOUNDARY_VERSION = 4
 
 /** First half of every advisory lock of a key: the letters HRGR. */
 export const LOCK_SPACE = 1_213_354_066
@@ -153,7 +154,7 @@ function quarantineValues(config: Config, region: RegionConfig): Record<string, 
   return { region: literal(region.name), operators: literalArray(operatorsThere(config, region)) }
 }
 
-const READABLE = ['installed', 'ownership', 'state', 'guarded', 'fence', 'lease']
+const READABLE = ['installed', 'ownership', 'state', 'guarded', 'fence', 'lease', 'levelled']
 
 function finishValues(config: Config, region: RegionConfig): Record<string, string> {
   const readable = writerRegions(config) === null ? READABLE : [...READABLE, 'writer_region']
@@ -166,6 +167,7 @@ function finishValues(config: Config, region: RegionConfig): Record<string, stri
     operators: literalArray(operatorsThere(config, region)),
     readable: readable.map(t => `homeregion.${t}`).join(', '),
     fencers: literalArray(fencersThere(config, region)),
+    levellers: literalArray(levellersThere(config, region)),
     readers: literalArray([...new Set(['homeregion_apply', ...writers])]),
   }
 }

@@ -27,6 +27,15 @@ export function fencersThere(config: Config, region: RegionConfig): readonly str
   return [...new Set(regionsThere(config, region).map(r => loginRole(fencerOf(r))))]
 }
 
+/** The login that brings a region level after it was failed over: it owns the guarded tables, or is superuser. */
+export function levellerOf(region: RegionConfig): DatabaseLogin {
+  return region.database.admin ?? region.database.operator
+}
+
+export function levellersThere(config: Config, region: RegionConfig): readonly string[] {
+  return [...new Set(regionsThere(config, region).map(r => loginRole(levellerOf(r))))]
+}
+
 /** Whoever may put up and lift the fence of a whole region. */
 export function callersThere(config: Config, region: RegionConfig): readonly string[] {
   return [...new Set([...operatorsThere(config, region), ...fencersThere(config, region)])]

@@ -8,7 +8,9 @@ export function register(program: Command, context: CliContext): void {
     .description('bring a region back that was failed over: fence it, list what only it has, bring it level, end its exile (-o json)')
     .argument('<region>', 'the region in exile, which answers again')
     .requiredOption('--reason <text>', 'recorded with the fence and the end of the exile')
-    .option('-y, --yes', 'do not ask for the name of the region')
+    .option('-y, --yes', 'do not ask for the name of the region, nor at the confirmations of the runbook')
+    .option('--runbook <name|file>', 'the runbook to follow, pinned at the first rejoin of an exile (default: rejoin)')
+    .option('--replace-runbook', 'follow --runbook although another one is pinned; its own steps are done anew')
     .addHelpText(
       'after',
       '\nThe same command goes on after it was interrupted, or after `homeregion reconcile` has decided what it found.\nExit 3: writes that only one side has are not decided yet.',

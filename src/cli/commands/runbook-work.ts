@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { packageFile } from '../../adapters/files/package-root.ts'
 import { loadRunbook, shippedRunbooks } from '../../adapters/files/runbook-file.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
+import type { Intent } from '../../domain/runbook.ts'
 import type { CliContext } from '../context.ts'
 import { runbookListTable, runbookMermaid, runbookText } from '../render/runbook.ts'
 
@@ -42,7 +43,14 @@ export async function lint(context: CliContext, names: readonly string[]): Promi
   const [first] = refused
   if (first !== undefined) throw refused.length === 1 ? first : together(refused, names.length)
   if (format === 'json') context.out.line(JSON.stringify(names.map(name => ({ runbook: name, valid: true }))))
-  else for (const name of names) context.out.line(`${name} is valid: its activation cannot be reached without fence and catch-up evidence`)
+  else for (const name of names) context.out.line(`${name} is valid: ${PROMISES[loadRunbook(name, context.cwd).runbook.intent]}`)
+}
+
+/** What the linter has made sure of. */
+const PROMISES: Readonly<Record<Intent, string>> = {
+  transfer: 'its activation cannot be reached without fence and catch-up evidence',
+  failover: 'its activation cannot be reached without a fence from outside and a loss that somebody owned',
+  rejoin: 'the region is fenced before anything else, and opened only when it was decided about and is level',
 }
 
 export async function graph(context: CliContext, name: string): Promise<void> {

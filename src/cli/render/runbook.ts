@@ -1,6 +1,6 @@
 import { checkSpec } from '../../domain/checks.ts'
 import { showDuration } from '../../domain/duration.ts'
-import type { ActionUse, CheckUse, Runbook, Step } from '../../domain/runbook.ts'
+import { type ActionUse, type CheckUse, REJOIN_ACTIONS, type Runbook, type Step } from '../../domain/runbook.ts'
 import { renderTable } from './table.ts'
 
 export function runbookListTable(runbooks: readonly Runbook[]): string {
@@ -43,11 +43,6 @@ export function checkText({ check, parameters }: CheckUse): string {
 
 export function actionText(action: ActionUse): string {
   switch (action.kind) {
-    case 'drain':
-    case 'fence':
-    case 'isolate':
-    case 'activate':
-      return action.kind
     case 'fence-region':
       return `fence the whole source region: ${action.fences.join(', ')}`
     case 'exec':
@@ -59,6 +54,8 @@ export function actionText(action: ActionUse): string {
       return `sql at the ${action.region}: ${action.statement.trim()} [${action.parameters.join(', ')}]`
     case 'pause':
       return `pause ${showDuration(action.forMs)}`
+    default:
+      return action.kind
   }
 }
 
@@ -69,13 +66,14 @@ export function runbookMermaid({ steps }: Runbook): string {
     const label = step.gate.map(checkText)
     return `  s${i + 1} ${label.length === 0 ? '-->' : `-- ${quoted(label)} -->`} ${i + 1 < steps.length ? `s${i + 2}` : 'done([done])'}`
   })
-  const turn = steps.findIndex(step => step.action?.kind === 'activate')
+  const turn = steps.findIndex(step => step.action?.kind === 'activate' || step.action?.kind === 'level')
   const style = turn < 0 ? [] : ['  classDef pointOfNoReturn stroke-width:4px', `  class s${turn + 1} pointOfNoReturn`]
   return ['flowchart TD', ...boxes, ...ways, ...style].join('\n')
 }
 
 function actionLabel(action: ActionUse): string {
-  return action.kind === 'drain' || action.kind === 'fence' || action.kind === 'activate' ? `does ${action.kind}` : action.kind
+  const own: readonly ActionUse['kind'][] = ['drain', 'fence', 'activate', ...REJOIN_ACTIONS]
+  return own.includes(action.kind) ? `does ${action.kind}` : action.kind
 }
 
 /** Mermaid's own escapes: a title or an argument must not be able to add nodes. */

@@ -6,6 +6,7 @@ import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { LogRow } from '../../domain/ports.ts'
 import type { Printer } from '../context.ts'
+import type { LateEvents } from '../late-events.ts'
 import { drillLine } from './drill.ts'
 import { printable } from './error.ts'
 import { approvalLines, exileLines, type ForcedStatus } from './failover.ts'
@@ -34,6 +35,8 @@ export type Status = {
   readonly approvals: readonly Approval[]
   /** The last rehearsal of each pair of regions. */
   readonly drills: readonly Drill[]
+  /** Regions in whose quarantine something is undecided, or that could not be asked. */
+  readonly late: readonly LateEvents[]
   readonly degraded: boolean
 }
 
@@ -55,6 +58,11 @@ function leaseLine(lease: RegionLease): string {
   return `lease of ${region}: ${left}${withheld}${missing} (grant ${state.generation})`
 }
 
+function lateLines({ region, undecided, why, next }: LateEvents): readonly string[] {
+  if (undecided === null) return [`late events in ${region}: not seen (${why ?? '?'})`]
+  return [`late events in ${region}: ${undecided} undecided, kept and not applied`, `  next: ${next}`]
+}
+
 function agentLines(status: Status): readonly string[] {
   return status.agents.length === 0 ? ['no agent has ever looked'] : status.agents.map(agentLine)
 }
@@ -71,6 +79,7 @@ export function statusText(status: Status, printer: Printer): string {
   return [
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
     ...status.exiles.flatMap(forced => ['', ...exileLines(forced).map(printable)]),
+    ...(status.late.length === 0 ? [] : ['', ...status.late.flatMap(lateLines).map(printable)]),
     ...status.openRuns.flatMap(run => ['', ...runLines(run), ...saidOf(run, status).map(printable)]),
     ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
     ...(status.leases.length === 0 ? [] : ['', ...[...status.leases.map(leaseLine), ...agentLines(status)].map(printable)]),
@@ -118,6 +127,7 @@ export function statusPaste(status: Status): string {
   const lines = [
     `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
     ...status.exiles.flatMap(exileLines),
+    ...status.late.flatMap(lateLines),
     ...status.openRuns.flatMap(run => [...runLines(run), ...saidOf(run, status)]),
     ...worstFence(status.fences).map(fenceLine),
     ...status.leases.map(leaseLine),

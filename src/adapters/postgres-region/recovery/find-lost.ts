@@ -3,6 +3,7 @@ import type { ReconcileFinding } from '../../../domain/failover.ts'
 import type { LostKey } from '../../../domain/recovery.ts'
 import type { ServiceTransaction } from '../../postgres/service-pool.ts'
 import { identifier } from '../quoting.ts'
+import { levelShapes, standingOf } from './levelled.ts'
 import { asPhantom, type LostEvent, lookAtEvents, quarantinedEvents } from './lost-events.ts'
 import { findLostRecords } from './lost-records.ts'
 import { findLostRows } from './lost-rows.ts'
@@ -25,13 +26,21 @@ export async function findLost(
   const phantoms = await findPhantoms(config, keys, look.atSource, home)
   found.push(...phantoms)
   const phantomKeys = new Set(phantoms.map(p => p.key))
+  const standing = await standingOf(config, await levelShapes(config, source, home), keys, source)
+  // What was brought level is the home's past by now, and differs from it for that alone; so is what the stream has made of it since, unless it is
+  // ahead of the home.
+  const open = keys.filter(k => standing.get(k.key) !== 'as-left')
+  const reached = new Set(keys.filter(k => standing.get(k.key) === 'reached').map(k => k.key))
+  const unreached = open.filter(k => !reached.has(k.key))
   for (const guarded of config.guarded) {
     const shape = await shapeOf(guarded, guarded.key, source, home)
-    found.push(...(await findLostRows({ config, guarded, shape, outbox, keys, events, phantomKeys }, source, home)))
+    const looked = guarded.versions === null ? unreached : open
+    if (looked.length > 0)
+      found.push(...(await findLostRows({ config, guarded, shape, outbox, keys: looked, events, phantomKeys, reached }, source, home)))
   }
-  if (config.idempotency !== null) {
+  if (config.idempotency !== null && unreached.length > 0) {
     const shape = await shapeOf(config.idempotency, config.idempotency.key, source, home)
-    found.push(...(await findLostRecords(config, shape, keys, events, source, home)))
+    found.push(...(await findLostRecords(config, shape, unreached, events, source, home)))
   }
   const unique = new Map(found.map(f => [f.id, f]))
   return [...unique.values()].toSorted((a, b) => compare(a.key, b.key) || compare(a.id, b.id))

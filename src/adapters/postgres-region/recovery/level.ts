@@ -1,10 +1,12 @@
 import type { Config } from '../../../domain/config.ts'
 import { HomeregionError } from '../../../domain/errors.ts'
 import { showKey } from '../../../domain/key.ts'
-import type { LevelledKey, LostKey } from '../../../domain/recovery.ts'
+import type { Levelled, LostKey } from '../../../domain/recovery.ts'
 import type { ServiceTransaction } from '../../postgres/service-pool.ts'
 import { LOCK_SPACE } from '../boundary-sql.ts'
 import { identifier, relation } from '../quoting.ts'
+import { findLost } from './find-lost.ts'
+import { byKey, digestsOf, keyDigest, levelShapes, markLevelled, standingOf, type TableDigests } from './levelled.ts'
 import { bound, KEYS_AND_EPOCHS } from './lost-events.ts'
 import { digestSql } from './lost-rows.ts'
 import { rowsOf } from './session.ts'
@@ -19,6 +21,8 @@ export type LevelParts = {
   readonly region: string
   readonly homeName: string
   readonly source: ServiceTransaction
+  /** Items that were decided about: what they stand for may be replaced. */
+  readonly decided: ReadonlySet<string>
 }
 
 /**
@@ -33,28 +37,67 @@ export async function lockKeys(source: ServiceTransaction, keys: readonly LostKe
   )
 }
 
-/** Replaces the rows, and proves it by digests before anything is committed. `home`: a snapshot taken after the keys were locked. */
-export async function levelKeys(
-  { config, region, homeName, source }: LevelParts,
-  keys: readonly LostKey[],
-  home: ServiceTransaction,
-): Promise<readonly LevelledKey[]> {
+/**
+ * Looks once more, replaces the rows, and proves it by digests before anything is committed. What goes is what was looked at: rows that differ from
+ * it end the transaction. `home`: a snapshot taken after the keys were locked.
+ */
+export async function levelKeys(parts: LevelParts, keys: readonly LostKey[], home: ServiceTransaction): Promise<Levelled> {
+  const { config, region, homeName, source, decided } = parts
   await requireHome(homeName, keys, home)
+  const shapes = await levelShapes(config, source, home)
+  const standing = await standingOf(config, shapes, keys, source)
+  const seen = await digestsOf(
+    shapes,
+    keys.map(k => k.key),
+    source,
+  )
+  const there = await findLost(config, region, keys, source, home)
+  const found = there.filter(f => !decided.has(f.id))
+  if (found.length > 0) return { levelled: [], found }
+  const astray = new Set(there.filter(f => f.kind === 'row' || f.kind === 'idempotency').map(f => f.key))
+  const due = keys.filter(({ key }) => {
+    const now = standing.get(key)
+    return now === undefined || now === 'changed' || (now === 'reached' && astray.has(key))
+  })
+  const rows = new Map(keys.map(({ key }) => [key, keyDigest(seen, key).rows]))
+  if (due.length > 0) for (const [key, count] of await replaceRows(parts, shapes, due, seen, home)) rows.set(key, count)
+  return { levelled: keys.map(k => ({ key: k.key, rows: rows.get(k.key) ?? 0 })), found: [] }
+}
+
+async function replaceRows(
+  { config, region, source }: LevelParts,
+  shapes: readonly Shape[],
+  keys: readonly LostKey[],
+  seen: TableDigests,
+  home: ServiceTransaction,
+): Promise<ReadonlyMap<string, number>> {
   const rows = new Map(keys.map(k => [k.key, 0]))
-  const tables = [
-    ...config.guarded.map(t => ({ table: t, key: t.key })),
-    ...(config.idempotency === null ? [] : [{ table: config.idempotency, key: config.idempotency.key }]),
-  ]
-  const shapes = await Promise.all(tables.map(async t => await shapeOf(t.table, t.key, source, home)))
   const names = keys.map(k => k.key)
   // All go before any comes: a unique value may have changed its table or its row.
-  for (const shape of shapes.toReversed()) await rowsOf(source, `delete from ${shape.sql} t where ${keyIn(shape, '$1')}`, [names])
+  for (const [i, shape] of [...shapes.entries()].toReversed()) {
+    const gone = byKey(await rowsOf(source, deleteSql(shape), [names]))
+    const other = names.find(key => gone.get(key)?.hash !== seen[i]?.get(key)?.hash)
+    if (other !== undefined)
+      throw new HomeregionError('check-refused', {
+        fact: `${shape.name} of ${showKey(other)} in ${region} changed while it was looked at`,
+        state: 'Nothing of it was committed.',
+        next: `homeregion rejoin ${region} again: what changed goes on the list`,
+      })
+  }
   for (const shape of shapes) await copyRows(shape, names, source, home)
   for (const shape of shapes) {
     for (const [key, count] of await requireEqual(shape, region, names, source, home)) rows.set(key, (rows.get(key) ?? 0) + count)
   }
   await settleOutbox(config, keys, source, home)
-  return keys.map(k => ({ key: k.key, rows: rows.get(k.key) ?? 0 }))
+  await markLevelled(config, shapes, keys, source)
+  return rows
+}
+
+/** What was deleted, as `digestSql` tells of what is there. */
+function deleteSql(shape: Shape): string {
+  return `with gone as (delete from ${shape.sql} t where ${keyIn(shape, '$1')} returning t.*)
+select t.${shape.key}::text as key, count(*) as rows, md5(string_agg(x.h, ',' order by x.h)) as hash
+from gone t, lateral (select md5(${rowJson(shape, false)}::text) as h) x group by 1`
 }
 
 /** Only the region that owns a key in this very snapshot can say what its rows are. */

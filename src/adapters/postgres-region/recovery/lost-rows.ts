@@ -23,6 +23,8 @@ export type RowQuestion = {
   readonly events: readonly LostEvent[]
   /** Keys of which events are listed that the source has lost; their rows tell the same. */
   readonly phantomKeys: ReadonlySet<string>
+  /** Keys that were brought level and that the stream has gone on with: behind the home is where they are by then. */
+  readonly reached: ReadonlySet<string>
 }
 
 /** Rows that the source has and the home has not, or has otherwise though nothing says that the home wrote them since. */
@@ -110,8 +112,10 @@ async function versionedLost(
   home: ServiceTransaction,
 ): Promise<readonly Found[]> {
   const told = new Set(oneTable(question.config) ? question.events.map(e => JSON.stringify([e.key, e.aggregateId, e.version])) : [])
-  const open = differ.filter(row => !told.has(JSON.stringify([row.key, row.aggregate, row.version])))
   const isBehind = (row: Found) => (atHome.get(placeOf(row))?.version ?? -1) > row.version
+  const open = differ.filter(
+    row => !told.has(JSON.stringify([row.key, row.aggregate, row.version])) && !(isBehind(row) && question.reached.has(row.key)),
+  )
   const behind = open.filter(isBehind)
   if (behind.length === 0) return open
   const [first, applied] = await Promise.all([
@@ -171,9 +175,11 @@ async function lostAtSource(
   there: readonly Found[],
   home: ServiceTransaction,
 ): Promise<readonly ReconcileFinding[]> {
-  const { shape, phantomKeys } = question
+  const { shape, phantomKeys, reached } = question
   const atSource = new Map(here.map(row => [placeOf(row), row]))
-  const ahead = there.filter(row => !phantomKeys.has(row.key) && (atSource.get(placeOf(row))?.version ?? 0) < row.version)
+  const ahead = there.filter(
+    row => !phantomKeys.has(row.key) && !reached.has(row.key) && (atSource.get(placeOf(row))?.version ?? 0) < row.version,
+  )
   if (ahead.length === 0) return []
   const first = await firstWritten(question, home)
   return ahead.flatMap(row => {

@@ -5,6 +5,7 @@ import type { Secrets } from '../../postgres/connection.ts'
 import type { ServicePool } from '../../postgres/service-pool.ts'
 import { boundaryError, sqlstate } from '../boundary-error.ts'
 import { loginRole } from '../quoting.ts'
+import { levellerOf } from '../topology.ts'
 import { findLost } from './find-lost.ts'
 import { levelKeys, lockKeys } from './level.ts'
 import { asCopy, inSnapshot, openPool } from './session.ts'
@@ -33,7 +34,8 @@ export function createRecovery(config: Config, secrets: Secrets): Recovery {
               await inSnapshot(pool(home, false), async there => await findLost(config, source, keys, here, there)),
           ),
       ),
-    level: async (source, home, keys) => await coded(source, async () => await levelled({ config, pool, source, home, keys })),
+    level: async (source, home, keys, decided) =>
+      await coded(source, async () => await levelled({ config, pool, source, home, keys, decided })),
     close: async () => void (await Promise.all([...pools.values()].map(async p => await p.close()))),
   }
 }
@@ -44,15 +46,16 @@ type Levelling = {
   readonly source: string
   readonly home: string
   readonly keys: readonly LostKey[]
+  readonly decided: ReadonlySet<string>
 }
 
-async function levelled({ config, pool, source, home, keys }: Levelling) {
+async function levelled({ config, pool, source, home, keys, decided }: Levelling) {
   try {
     return await asCopy(pool(source, true), config.policy.callTimeoutMs, async here => {
       await lockKeys(here, keys)
       return await inSnapshot(
         pool(home, false),
-        async there => await levelKeys({ config, region: source, homeName: home, source: here }, keys, there),
+        async there => await levelKeys({ config, region: source, homeName: home, source: here, decided }, keys, there),
       )
     })
   } catch (error) {
@@ -63,16 +66,11 @@ async function levelled({ config, pool, source, home, keys }: Levelling) {
       {
         fact: `${role} may not bring ${source} level: ${error instanceof Error ? error.message : String(error)}`,
         state: 'Nothing was replaced in these keys.',
-        next: `grant set on parameter session_replication_role to ${role}, and the privileges on the guarded tables; or name a superuser as the region's admin`,
+        next: `grant set on parameter session_replication_role to ${role}, and the privileges on the guarded tables; or name a superuser as the region's admin; then homeregion init`,
       },
       { cause: error },
     )
   }
-}
-
-/** Owns the guarded tables, or is superuser. */
-function levellerOf(region: RegionConfig) {
-  return region.database.admin ?? region.database.operator
 }
 
 function named(config: Config, name: string): RegionConfig {

@@ -89,6 +89,16 @@ begin
   end loop;
 end $do$
 
+-- @ The login that brings the region's rows level says so here, in the same commit.
+do $do$
+declare
+  l name;
+begin
+  foreach l in array {{levellers}}::name[] loop
+    execute format('grant select, insert, update on homeregion.levelled to %I', l);
+  end loop;
+end $do$
+
 -- @ Writers and replication consumers may ask where a key's home is.
 do $do$
 declare

@@ -98,6 +98,16 @@ create table if not exists homeregion.fence_item (
   foreign key (region, name) references homeregion.fence
 )
 
+-- @ Keys that this region lost in a forced failover and that were brought level with their home since: how their rows were left then, and how many
+-- @ events of theirs had been applied, so that what appeared afterwards is told from what the stream has brought.
+create table if not exists homeregion.levelled (
+  key     text collate pg_catalog."C" primary key,
+  epoch   bigint not null,
+  digest  text not null,
+  applied bigint not null,
+  at      timestamptz not null default pg_catalog.clock_timestamp()
+)
+
 -- @ Refused writes by cause. Sequences, because they keep counting when the refused transaction rolls back.
 create sequence if not exists homeregion.refused_not_home
 
