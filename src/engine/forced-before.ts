@@ -1,8 +1,8 @@
-import { HomeregionError } from '../domain/errors.ts'
+import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { Step } from '../domain/runbook.ts'
 import { consent } from './checks/forced.ts'
 import { observe } from './checks/observe.ts'
-import { handOverAll, isLost, refusalOf, subjectOf, wasHandedOver } from './forced-activation.ts'
+import { handOverAll, refusalOf, subjectOf, wasHandedOver } from './forced-activation.ts'
 import { afterCommit } from './forced-after.ts'
 import { applyAuthors } from './forced-author-step.ts'
 import { interrupted, refuse, waits } from './forced-ends.ts'
@@ -14,11 +14,13 @@ import { isForeign, textOf } from './recover.ts'
 
 /** Everything up to the one commit, and the commit. What ends it before has changed nothing of ownership; whether it was reached, the authority says. */
 export async function beforeCommit(move: ForcedMove): Promise<ForcedEnd> {
-  const { engine, journal, runbook } = move
+  const { engine, runbook } = move
+  let begun = false
   try {
     for (const step of runbook.steps) {
       if (engine.operator.interrupted()) return await interrupted(move)
       if (step.action?.kind === 'activate') {
+        begun = true
         move.openAttempt = await handOver(move, step)
         return await afterCommit(move)
       }
@@ -29,23 +31,42 @@ export async function beforeCommit(move: ForcedMove): Promise<ForcedEnd> {
   } catch (error) {
     if (isForeign(error)) throw error
     if (error instanceof GateNotPassed && error.why === 'interrupted') return await interrupted(move)
-    // Whoever was to be asked is away: what the commit did, if it was sent, only the authority knows.
-    const handedOver = await wasHandedOver(move).catch(() => null)
+    const handedOver = await authority(move)
     if (handedOver === true) return await afterCommit(move)
-    if (handedOver === null)
-      throw new HomeregionError(
-        'outcome-unknown',
-        {
-          fact: `the control plane does not answer: ${textOf(error)}`,
-          state: isLost(error)
-            ? `Whether the keys were handed to ${move.target} is not known; ${move.target}'s boundary was not opened.`
-            : 'Nothing was handed over by this process.',
-          next: `homeregion resume ${journal.runId}   or   homeregion abort ${journal.runId}   (when the control plane answers)`,
-        },
-        { cause: error },
-      )
+    if (handedOver === null) throw unanswered(move, error, begun && isHomeregionError(error, 'outcome-unknown'))
     return await refuse(move, error)
   }
+}
+
+/**
+ * What a commit whose answer was lost has done only the authority knows, and not while that commit may still be under way: with a new token it is
+ * refused, or it was there before. @returns null while it cannot be asked
+ */
+async function authority(move: ForcedMove): Promise<boolean | null> {
+  try {
+    await move.journal.retake()
+    return await wasHandedOver(move)
+  } catch (error) {
+    if (isForeign(error)) throw error
+    return null
+  }
+}
+
+/** Nothing is taken down: it may be what keeps two regions from writing. */
+function unanswered(move: ForcedMove, error: unknown, sent: boolean): HomeregionError {
+  const { source, target, journal } = move
+  const stands = `What keeps ${source} from writing was left as it is`
+  return new HomeregionError(
+    'outcome-unknown',
+    {
+      fact: `the control plane does not answer: ${textOf(error)}`,
+      state: sent
+        ? `Whether the keys were handed to ${target} is not known; ${target}'s boundary was not opened. ${stands}.`
+        : `Nothing was handed over: the commit was not sent. ${stands}.`,
+      next: `homeregion resume ${journal.runId}   or   homeregion abort ${journal.runId}   (when the control plane answers)`,
+    },
+    { cause: error },
+  )
 }
 
 /** One step before the commit. @returns an end when the run waits for others, null to go on */

@@ -59,8 +59,10 @@ export async function refuse(move: ForcedMove, error: unknown): Promise<never> {
   }
   if (coded === null) throw error
   const released = move.fence === 'lease-over' ? ' Its lease may be granted again.' : ''
+  // The authority has said by now what came of it, and the request that was lost can do nothing more.
+  const code = coded.code === 'outcome-unknown' ? 'rolled-back' : coded.code
   throw new HomeregionError(
-    coded.code,
+    code,
     {
       fact: coded.text.fact,
       state: `Nothing was handed over: ${move.source} still owns the keys on record.${released}`,
@@ -72,6 +74,7 @@ export async function refuse(move: ForcedMove, error: unknown): Promise<never> {
 
 function nextAfter(move: ForcedMove, error: HomeregionError): string {
   const command = `homeregion failover --from ${move.source} --to ${move.target}`
+  if (error.code === 'outcome-unknown') return `homeregion plan failover --from ${move.source} --to ${move.target}`
   if (error.code === 'source-answers') return `${command}   (without --force: it loses nothing)`
   if (error.code === 'loss-not-acknowledged' || error.code === 'ack-token-refused')
     return `homeregion plan failover --from ${move.source} --to ${move.target}`

@@ -103,7 +103,8 @@ export function step(id: string, gate: readonly CheckUse['check'][], change: Par
   }
 }
 
-function only<T extends object>(answered: Partial<T>): T {
+/** What a test answers of a port; every other call is a mistake of the test and throws. */
+export function only<T extends object>(answered: Partial<T>): T {
   return new Proxy(answered, {
     get: (target, name) => {
       const value: unknown = Reflect.get(target, name)
