@@ -18,8 +18,10 @@ export async function runAuthored(rejoining: Rejoining, step: Step): Promise<voi
   if (step.confirm !== null && !(await parts.confirm(step))) throw declined(region, step)
   if (step.action !== null) await act(rejoining, step, step.action)
   await passLooks(rejoining, step)
-  await parts.fault('rejoin:authored')
-  if (once) await parts.controlPlane.noteRejoinStep(region, step.id)
+  if (once) {
+    await parts.fault('rejoin:authored')
+    await parts.controlPlane.noteRejoinStep(region, step.id)
+  }
   parts.tell(`${step.id}: ${step.title}`)
 }
 

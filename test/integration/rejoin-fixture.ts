@@ -32,6 +32,8 @@ export type RejoinFixture = {
   database(side: Side): RegionDatabase
   fence(side: Side): Fence
   admin(side: Side): Promise<pg.Client>
+  /** Its server is another one now: sessions of the tests' own are opened anew. */
+  forget(side: Side): void
   /** Keys at home in region-a, known to both boundaries. */
   register(keys: readonly string[]): Promise<void>
   /** One write as the service makes it; throws when it is refused. */
@@ -98,6 +100,9 @@ export async function startRejoinFixture(): Promise<RejoinFixture> {
     database: side => regions[side].db,
     fence: side => fences[side],
     admin: async side => await client(side, 'postgres'),
+    forget: side => {
+      for (const name of [...clients.keys()]) if (name.startsWith(side)) clients.delete(name)
+    },
     register: async keys => {
       const records = await store.register(keys.map(key => ({ key, homeRegion: 'region-a' })))
       const rows = records.map(r => ({ key: r.key, homeRegion: r.homeRegion, epoch: r.epoch }))

@@ -1,7 +1,15 @@
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
+import { packageFile } from '../../src/adapters/files/package-root.ts'
+import { followedRunbook, type RunbookFlags } from '../../src/cli/rejoin/pinned-runbook.ts'
 import type { ReconcileItem } from '../../src/domain/failover.ts'
 import { rejoin } from '../../src/engine/rejoin.ts'
-import { type RejoinFixture, startRejoinFixture } from './rejoin-fixture.ts'
+import { eventually } from '../e2e/scene.ts'
+import { temporaryFolder } from '../unit/temporary-folder.ts'
+import { type RejoinFixture, type Side, startRejoinFixture } from './rejoin-fixture.ts'
+import { type StandbyFixture, startStandby } from './standby-fixture.ts'
 
 let f: RejoinFixture
 
@@ -16,9 +24,12 @@ afterAll(async () => {
 afterEach(async () => {
   const [exile] = await f.store.exiles('region-a')
   if (exile === undefined || exile.endedAt !== null) return
-  await rejoin(f.parts(), 'region-a', 'after a test').catch(() => undefined)
+  const back = await rejoin(f.parts(), 'region-a', 'after a test').then(
+    () => true,
+    () => false,
+  )
   for (const run of exile.runIds) await decideAll(run)
-  await rejoin(f.parts(), 'region-a', 'after a test')
+  if (!back) await rejoin(f.parts(), 'region-a', 'after a test')
 })
 
 async function items(run: string): Promise<readonly ReconcileItem[]> {
@@ -30,7 +41,7 @@ async function decideAll(run: string): Promise<void> {
     if (item.decision === null) await f.store.decideReconcileItem(run, item.id, 'dropped', 'it was a test')
 }
 
-async function accounts(side: 'region-a' | 'region-b', key: string): Promise<readonly unknown[]> {
+async function accounts(side: Side, key: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
   const { rows } = await (await f.admin(side)).query<Record<string, unknown>>(
     `select account_id, version::int, billing_address, updated_at::text from account where tenant_id = $1 order by 1`,
     [key],
@@ -136,13 +147,15 @@ describe('a region that was failed over and answers again', () => {
     for (const key of ['phantom', 'phantom-all']) expect(await accounts('region-a', key)).toEqual(await accounts('region-b', key))
   })
 
-  test('goes on wherever the command was killed, and finds nothing twice', async () => {
+  test('goes on wherever the command was killed, and finds nothing twice, whatever the new home writes meanwhile', async () => {
     await f.register(['killed'])
     await f.write('killed', 'region-a')
     await f.deliver('region-a', 'killed')
     const run = await f.force(['killed'])
     await f.write('killed', 'region-a')
     await f.write('killed', 'region-b')
+    const writer = await f.regions['region-b'].login('app_writer')
+    await writer.query(`insert into invoice (tenant_id, invoice_id, account_id, amount_cents) values ('killed', 'i', 'account-0', 1)`)
     const points = ['rejoin:fenced', 'rejoin:followed', 'rejoin:found', 'rejoin:listed', 'rejoin:levelled', 'rejoin:level', 'rejoin:lifted']
     for (const point of points) {
       if (point === 'rejoin:levelled') await decideAll(run)
@@ -153,10 +166,89 @@ describe('a region that was failed over and answers again', () => {
       await expect(rejoin(f.parts({ fault }), 'region-a', 'it answers')).rejects.toThrow(`killed at ${point}`)
       if (point !== 'rejoin:lifted') expect((await f.fence('region-a').status()).state).toBe('applied')
       await expect(f.write('killed', 'region-a')).rejects.toThrow(/HR00/)
+      await f.write('killed', 'region-b')
+      await writer.query(`update invoice set amount_cents = amount_cents + 1 where tenant_id = 'killed'`)
+      // The stream is there already, and has carried some of it.
+      if (point === 'rejoin:level') await f.deliver('region-b', 'killed', 1)
     }
     await rejoin(f.parts(), 'region-a', 'it answers')
     expect(await items(run)).toHaveLength(1)
-    expect(await accounts('region-a', 'killed')).toEqual(await accounts('region-b', 'killed'))
+    await f.deliver('region-b', 'killed')
+    // What the stream carries has the time of its arrival.
+    const written = async (side: Side) => (await accounts(side, 'killed')).map(row => ({ ...row, updated_at: null }))
+    expect(await written('region-a')).toEqual(await written('region-b'))
+  })
+
+  test('a row that appears between the list and the end is listed too, and replaced only when it was decided about', async () => {
+    await f.register(['slipped'])
+    await f.write('slipped', 'region-a')
+    await f.deliver('region-a', 'slipped')
+    const run = await f.force(['slipped'])
+    const a = await f.admin('region-a')
+    // As a copy: a superuser can, and no fence of ours holds him.
+    const slip = async (account: string) => {
+      await a.query('set session_replication_role = replica')
+      await a.query(`insert into account (tenant_id, account_id, version, billing_address) values ('slipped', $1, 1, 'by hand')`, [account])
+      await a.query('reset session_replication_role')
+    }
+    const slipped = async () => (await items(run)).filter(i => i.decision === null).map(i => [i.kind, i.subject.replace(/:.*/, '')])
+    for (const point of ['listed', 'level']) {
+      const parts = f.parts({ fault: async name => (name === `rejoin:${point}` ? await slip(point) : undefined) })
+      await expect(rejoin(parts, 'region-a', 'it answers')).rejects.toMatchObject({ code: 'check-refused', text: { fact: /^1 writes/ } })
+      expect(await slipped()).toEqual([['row', `public.account ["slipped", "${point}"], version 1`]])
+      expect(JSON.stringify(await accounts('region-a', 'slipped'))).toContain(point)
+      expect((await f.store.exiles('region-a'))[0]?.done).toEqual(['fenced', 'listed'])
+      expect((await f.fence('region-a').status()).state).toBe('applied')
+      await decideAll(run)
+    }
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    expect(await accounts('region-a', 'slipped')).toEqual(await accounts('region-b', 'slipped'))
+  })
+
+  test('along a runbook of its operators: pinned, their steps done once, and one that dies before its record done again under the same name', async () => {
+    await f.register(['pinned'])
+    await f.write('pinned', 'region-a')
+    await f.deliver('region-a', 'pinned')
+    await f.force(['pinned'])
+    const dir = temporaryFolder()
+    const [file, log] = [join(dir, 'own.yaml'), join(dir, 'log')]
+    const shipped = readFileSync(packageFile('runbooks', 'rejoin.yaml'), 'utf8')
+    const own = (id: string) => `  - id: ${id}
+    title: Warm the cache
+    confirm: plain
+    action: { exec: { command: [sh, -c, 'echo "$HOMEREGION_STEP $HOMEREGION_REGION $HOMEREGION_EXILE" >> "$0"', ${log}] } }
+`
+    const written = (id: string) => {
+      writeFileSync(file, shipped.replace('  - id: lift\n', `${own(id)}  - id: lift\n`))
+    }
+    const follow = async (flags: RunbookFlags) => {
+      const { runbook, done } = await followedRunbook(f.store, 'region-a', flags, dir)
+      return f.parts({ runbook, done, fault: async name => (died(name) ? await Promise.reject(new Error('died')) : undefined) })
+    }
+    let died: (name: string) => boolean = name => name === 'rejoin:authored'
+    written('warm')
+    await expect(rejoin(await follow({ runbook: file }), 'region-a', 'it answers')).rejects.toThrow('died')
+    died = name => name === 'rejoin:lifted'
+    await expect(rejoin(await follow({}), 'region-a', 'it answers')).rejects.toThrow('died')
+    const [exile] = await f.store.exiles('region-a')
+    const line = `warm region-a ${exile?.id ?? ''}`
+    expect(readFileSync(log, 'utf8').trim().split('\n')).toEqual([line, line])
+    // Whatever becomes of the file, the return goes on as it was begun.
+    written('other')
+    await expect(follow({ runbook: file })).rejects.toMatchObject({ code: 'plan-stale', exit: 'conflict' })
+    await expect(follow({ runbook: 'transfer' })).rejects.toMatchObject({ code: 'usage' })
+    await expect(rejoin(await follow({}), 'region-a', 'it answers')).rejects.toThrow('died')
+    expect(readFileSync(log, 'utf8').trim().split('\n')).toEqual([line, line])
+    died = () => false
+    const declined = { ...(await follow({ runbook: file, replaceRunbook: true })), confirm: () => Promise.resolve(false) }
+    await expect(rejoin(declined, 'region-a', 'it answers')).rejects.toMatchObject({ code: 'declined' })
+    expect((await f.fence('region-a').status()).state).toBe('applied')
+    await rejoin(await follow({}), 'region-a', 'it answers')
+    expect(readFileSync(log, 'utf8').trim().split('\n')).toEqual([line, line, line.replace('warm', 'other')])
+    expect((await f.store.audit(50)).filter(e => e.event.startsWith('rejoin-')).map(e => e.event)).toEqual([
+      ...['rejoin-step', 'rejoin-runbook', 'rejoin-step', 'rejoin-runbook'],
+    ])
+    await expect(follow({})).rejects.toMatchObject({ code: 'check-refused' })
   })
 
   test('late events that reached the new home are on the list, and one decision closes both', async () => {
@@ -216,7 +308,55 @@ describe('a region that was failed over and answers again', () => {
     // 2 s on a quiet machine, with everything before and after it.
     expect(performance.now() - levelling).toBeLessThan(30_000)
   })
+
+  // Last: region-a is another server from here on.
+  test('whose standby was promoted behind its primary: what the standby never got, and the new home has, is listed', async () => {
+    await f.register(['standby'])
+    const primary = f.regions['region-a'].server
+    const standby = await startStandby(primary, { name: 'behind' })
+    try {
+      await f.write('standby', 'region-a', 'kept')
+      await f.deliver('region-a', 'standby')
+      await eventually('the standby has it', async () => (await standbyEvents(standby)) === 1)
+      await standby.holdWal()
+      const gone = [await f.write('standby', 'region-a', 'kept'), await f.write('standby', 'region-a', 'new')]
+      expect(await f.deliver('region-a', 'standby')).toEqual(['applied', 'applied'])
+      await primary.kill()
+      const run = await f.force(['standby'])
+      await f.write('standby', 'region-b', 'kept')
+      // Killed with what had reached its socket; an operator gives it the primary's address, and promotes it.
+      await standby.kill()
+      appendFileSync(join(standby.server.dir, 'data', 'postgresql.auto.conf'), `primary_conninfo = ''\n`)
+      promoted = await startPostgres({ dir: standby.server.dir, version: 18, port: primary.port, name: 'promoted' })
+      f.forget('region-a')
+      await (await f.admin('region-a')).query('select pg_promote(true, 30)')
+      await expect(rejoin(f.parts(), 'region-a', 'its standby was promoted')).rejects.toMatchObject({ code: 'check-refused' })
+      const found = await items(run)
+      expect(found.map(i => [i.key, i.kind])).toEqual([
+        ['standby', 'phantom'],
+        ['standby', 'phantom'],
+      ])
+      expect(found.every(i => i.subject.includes('lost at the old one'))).toBe(true)
+      await decideAll(run)
+      await rejoin(f.parts(), 'region-a', 'its standby was promoted')
+      expect(await accounts('region-a', 'standby')).toEqual(await accounts('region-b', 'standby'))
+      const kept = await (await f.admin('region-a')).query('select from idempotency where idempotency_key = any ($1)', [gone])
+      expect(kept.rowCount).toBe(2)
+    } finally {
+      await promoted?.stop()
+      await standby.stop()
+    }
+  })
 })
+
+let promoted: PostgresServer | null = null
+
+async function standbyEvents(standby: StandbyFixture): Promise<number> {
+  const { rows } = await (await standby.admin('app')).query<{ n: number }>(
+    `select count(*)::int as n from outbox where tenant_id = 'standby'`,
+  )
+  return rows[0]?.n ?? 0
+}
 
 /** What no session can do to a guarded table, and another copy of the data directory does. */
 async function unguarded(sql: string): Promise<void> {
