@@ -53,11 +53,16 @@ export type ListParts = {
  * Finds what exists at the region only and puts it on record, run by run; what is there already stays as it is. What was decided holds for the
  * same event in the quarantine of the new home as well, whenever it arrived there. Returns how many writes were found.
  */
-export async function listLost({ controlPlane, region, recovery }: ListParts, source: string, taken: readonly Taken[]): Promise<number> {
+export async function listLost(
+  { controlPlane, region, recovery }: ListParts,
+  source: string,
+  taken: readonly Taken[],
+  only: (finding: ReconcileFinding) => boolean = () => true,
+): Promise<number> {
   const runOf = new Map(taken.map(k => [k.key, k.runId]))
   let found = 0
   for (const { home, keys } of byHome(taken)) {
-    const findings = await recovery.findLost(source, home, keys)
+    const findings = (await recovery.findLost(source, home, keys)).filter(only)
     found += findings.length
     for (const runId of new Set(keys.map(k => k.runId))) {
       const own = findings.filter(f => runOf.get(f.key) === runId)
@@ -86,6 +91,11 @@ async function settleQuarantine(
       await region(home).decideQuarantined([eventId], { runId, decision: IN_QUARANTINE[item.decision], reason: item.reason })
     }
   }
+}
+
+/** What may still be found when the region is back: events that arrive at the new home late. Its outbox has no new ones of the ended epoch. */
+export function mayBeLate({ kind, content }: ReconcileFinding): boolean {
+  return kind === 'event' || (typeof content === 'object' && content !== null && 'quarantined' in content && content.quarantined === true)
 }
 
 /** The event that an item is about, as the quarantine knows it. */

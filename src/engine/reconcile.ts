@@ -4,7 +4,7 @@ import type { ForcedFailover, ReconcileDecision, ReconcileItem } from '../domain
 import { showKey } from '../domain/key.ts'
 import type { ControlPlane, FaultPoint, RegionDatabase } from '../domain/ports.ts'
 import type { Reapply, Recovery } from '../domain/recovery.ts'
-import { decideInQuarantine, itemsOf, listLost, openExile, takenKeys } from './lost-keys.ts'
+import { decideInQuarantine, itemsOf, listLost, mayBeLate, takenKeys } from './lost-keys.ts'
 
 export type ReconcileParts = {
   readonly controlPlane: ControlPlane
@@ -26,18 +26,18 @@ export async function failoverOf(controlPlane: ControlPlane, runId: string): Pro
   })
 }
 
-/** Looks again while the source is fenced and not level yet; returns why it did not, or null. What was found before stays as it is. */
+/**
+ * Looks again while the source is fenced and not level yet, and for late events alone once it is back: they arrive when they do. Returns why it did
+ * not look, or null. What was found before stays as it is.
+ */
 export async function lookAgain(parts: ReconcileParts, { source, runId }: ForcedFailover): Promise<string | null> {
-  const exile = await openExile(parts.controlPlane, source)
-  if (exile === null || !exile.runIds.includes(runId)) return `${source} is back`
+  const exile = (await parts.controlPlane.exiles(source)).find(e => e.runIds.includes(runId))
+  if (exile === undefined) return `${source} is back`
   if (!exile.done.includes('fenced')) return `${source} was not fenced yet: homeregion rejoin ${source}`
-  if (exile.done.includes('level')) return `${source} was brought level`
-  const taken = await takenKeys(parts.controlPlane, exile)
-  await listLost(
-    parts,
-    source,
-    taken.filter(k => k.runId === runId),
-  )
+  const taken = (await takenKeys(parts.controlPlane, exile)).filter(k => k.runId === runId)
+  if (exile.endedAt !== null) await listLost(parts, source, taken, mayBeLate)
+  else if (exile.done.includes('level')) return `${source} was brought level`
+  else await listLost(parts, source, taken)
   return null
 }
 

@@ -10,7 +10,7 @@ import { changedMeanwhile, exileOf, type Rejoining } from './rejoining.ts'
 /** Why the boundary's fence stands; by this the same command knows, after a crash, that the fence is its own to lift. */
 const REASON = 'rejoin'
 /** Keys that the region's boundary is told of in one round trip. */
-const FOLLOWING = 500
+const FOLLOWING = 250
 
 /** What homeregion does itself, each so that it can be made again. */
 export const FIXED_STEPS: Readonly<Record<RejoinKind, (rejoining: Rejoining) => Promise<void>>> = {

@@ -5,6 +5,7 @@ import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { followedRunbook, type RunbookFlags } from '../../src/cli/rejoin/pinned-runbook.ts'
 import type { ReconcileItem } from '../../src/domain/failover.ts'
+import { failoverOf, lookAgain } from '../../src/engine/reconcile.ts'
 import { rejoin } from '../../src/engine/rejoin.ts'
 import { eventually } from '../e2e/scene.ts'
 import { temporaryFolder } from '../unit/temporary-folder.ts'
@@ -266,6 +267,31 @@ describe('a region that was failed over and answers again', () => {
     expect(await f.database('region-b').quarantined({ key: 'late', limit: 10 })).toMatchObject([
       { decided: { runId: run, decision: 'drop', reason: 'it was a test' } },
     ])
+  })
+
+  test('late events that reach the new home when the region is back are on the list all the same, and what was decided holds for them', async () => {
+    await f.register(['later'])
+    await f.write('later', 'region-a')
+    await f.deliver('region-a', 'later')
+    await f.write('later', 'region-a')
+    const run = await f.force(['later'])
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({ code: 'check-refused' })
+    await decideAll(run)
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    // One was decided while it was in the outbox alone; of the other nobody but the stream knew.
+    expect(await f.deliver('region-a', 'later')).toEqual(['quarantined'])
+    await (await f.admin('region-b')).query(
+      `insert into homeregion.quarantine (event_id, key, owner_epoch, current_epoch, source_region, event_type, envelope) values ('stray', 'later', 1, 2, 'region-a', 'x', '{}')`,
+    )
+    expect(await f.database('region-b').quarantineCount()).toMatchObject({ undecided: 2 })
+    const parts = { controlPlane: f.store, region: (name: string) => f.database(name as Side), recovery: f.recovery, reapply: null }
+    const look = async () => await lookAgain({ ...parts, fault: () => Promise.resolve() }, await failoverOf(f.store, run))
+    expect(await look()).toBeNull()
+    expect((await items(run)).filter(i => i.decision === null)).toMatchObject([{ id: 'event-stray', kind: 'event' }])
+    expect(await f.database('region-b').quarantineCount()).toMatchObject({ undecided: 1 })
+    await decideAll(run)
+    await look()
+    expect(await f.database('region-b').quarantineCount()).toMatchObject({ undecided: 0 })
   })
 
   test('a writer that is in the middle of its transaction is named, and nothing is listed before it has ended', async () => {
