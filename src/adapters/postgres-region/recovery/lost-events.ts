@@ -75,13 +75,13 @@ from ${outbox.sql} t where ${keyIn(outbox, '$2')} and t.${identifier(c.eventId)}
   return { lost, atSource: new Set(ids) }
 }
 
-/** Of these events those that had no effect at the home: not in its inbox, or there only because they are in quarantine. */
-async function notApplied({ inbox }: Config, home: ServiceTransaction, ids: readonly string[]): Promise<readonly string[]> {
+/** Of these events those that had no effect in a region: not in its inbox, or there only because they are in quarantine. */
+export async function notApplied({ inbox }: Config, region: ServiceTransaction, ids: readonly string[]): Promise<readonly string[]> {
   const id = identifier(inbox.columns.eventId)
   const rows = await rowsOf(
-    home,
+    region,
     `with known as materialized (
-  select i.${id}::text as id from ${relation(inbox)} i where i.${id} = any ($1::text[]::${await typeOf(home, relation(inbox), inbox.columns.eventId)}[])
+  select i.${id}::text as id from ${relation(inbox)} i where i.${id} = any ($1::text[]::${await typeOf(region, relation(inbox), inbox.columns.eventId)}[])
 )
 select x.id from unnest($1::text[]) as x(id) left join known h on h.id = x.id
 where h.id is null or exists (select from homeregion.quarantine q where q.event_id = x.id)`,

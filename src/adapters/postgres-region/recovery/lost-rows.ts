@@ -4,7 +4,7 @@ import type { LostKey } from '../../../domain/recovery.ts'
 import type { ServiceTransaction } from '../../postgres/service-pool.ts'
 import { identifier } from '../quoting.ts'
 import { exactJson } from './exact-json.ts'
-import { bound, itemId, KEYS_AND_EPOCHS, type LostEvent } from './lost-events.ts'
+import { bound, itemId, KEYS_AND_EPOCHS, type LostEvent, notApplied } from './lost-events.ts'
 import { rowsOf } from './session.ts'
 import { keyIn, rowJson, rowName, type Shape } from './table-shape.ts'
 
@@ -118,19 +118,21 @@ async function versionedLost(
   )
   const behind = open.filter(isBehind)
   if (behind.length === 0) return open
-  const [first, applied] = await Promise.all([
+  const [first, applied, followed] = await Promise.all([
     firstWritten(question, home),
     versionsInOutbox(
       question,
       behind.map(row => row.aggregate),
       source,
     ),
+    followedVersions(question, behind, source, home),
   ])
   return open.filter(row => {
     if (!isBehind(row)) return true
     const place = JSON.stringify([row.key, row.aggregate])
-    // Its event stands in the outbox and is not among the lost ones: the home has applied it.
-    if (applied.has(JSON.stringify([row.key, row.aggregate, row.version]))) return false
+    // Its event stands in the outbox and is not among the lost ones: the home has applied it. Or it is the home's own, which the stream has brought.
+    const version = JSON.stringify([row.key, row.aggregate, row.version])
+    if (applied.has(version) || followed.has(version)) return false
     const from = first.get(place)
     return from === undefined || from <= row.version
   })
@@ -166,6 +168,41 @@ from ${outbox.sql} t where ${keyIn(outbox, '$1')} and t.${identifier(c.aggregate
     [keys.map(k => k.key), aggregates],
   )
   return new Set(rows.map(row => JSON.stringify([String(row.key), String(row.aggregate), Number(row.version)])))
+}
+
+/**
+ * Of these rows those that the home wrote by itself since, and that the source has from its stream: it follows again, and the home has gone on. Its
+ * inbox says so, in the transaction that wrote the row.
+ */
+async function followedVersions(
+  { config, outbox, keys }: RowQuestion,
+  behind: readonly Found[],
+  source: ServiceTransaction,
+  home: ServiceTransaction,
+): Promise<ReadonlySet<string>> {
+  const c = config.outbox.columns
+  const written = await rowsOf(
+    home,
+    `select t.${identifier(c.eventId)}::text as id, t.${outbox.key}::text as key, b.aggregate, b.version
+from ${KEYS_AND_EPOCHS(outbox, `${outbox.sql} t`)}
+join unnest($3::text[], $4::text[], $5::bigint[]) as b(key, aggregate, version)
+  on b.key = t.${outbox.key}::text and b.aggregate = t.${identifier(c.aggregateId)}::text and b.version = t.${identifier(c.aggregateVersion)}::bigint
+where t.${identifier(c.ownerEpoch)} > k.epoch`,
+    [...bound(keys), behind.map(row => row.key), behind.map(row => row.aggregate), behind.map(row => row.version)],
+  )
+  if (written.length === 0) return new Set()
+  const missing = new Set(
+    await notApplied(
+      config,
+      source,
+      written.map(row => String(row.id)),
+    ),
+  )
+  return new Set(
+    written
+      .filter(row => !missing.has(String(row.id)))
+      .map(row => JSON.stringify([String(row.key), String(row.aggregate), Number(row.version)])),
+  )
 }
 
 /** Versions that the home had applied before it wrote any of its own, and that the source has not: its database was set back. */
