@@ -9,10 +9,25 @@ export type RegionServers = { readonly postgres: PostgresServer; readonly kafka:
 export type Servers = { readonly controlPlane: PostgresServer; readonly regions: Readonly<Record<SandboxRegion, RegionServers>> }
 
 /** Durations of the policy section, as written in the file. */
-export type SandboxPolicy = { readonly evidenceMaxAge?: string; readonly runLease?: string; readonly callTimeout?: string }
+export type SandboxPolicy = {
+  readonly evidenceMaxAge?: string
+  readonly runLease?: string
+  readonly callTimeout?: string
+  readonly darkAfter?: string
+  readonly loss?: readonly { readonly keys: string; readonly rpo: string }[]
+}
+
+/** What the sandbox is set up with beside its servers. */
+export type SandboxSettings = {
+  readonly policy?: SandboxPolicy
+  /** Of region-a; its boundary then writes nothing until an agent runs. */
+  readonly lease?: { readonly duration: string; readonly margin: string; readonly onAgentOutage: 'stop' | 'keep' }
+  readonly observeEvery?: string
+}
 
 /** `homeregion.yaml` of the sandbox: what an operator would write for this service. */
-export function configText(servers: Servers, secrets: SandboxSecrets, policy: SandboxPolicy): string {
+export function configText(servers: Servers, secrets: SandboxSecrets, settings: SandboxSettings): string {
+  const { policy = {}, lease, observeEvery } = settings
   const superuser = (server: PostgresServer, database: string) => ({
     url: loginUrl(server, 'postgres', database),
     password: { file: server.passwordFile },
@@ -41,6 +56,7 @@ export function configText(servers: Servers, secrets: SandboxSecrets, policy: Sa
       },
       fences: [credentialsFence(name, secrets), { kind: 'read-only' }, kafkaFence(name, secrets)],
       acceptedWriters: ACCEPTED_WRITERS,
+      ...(lease === undefined || name !== 'region-a' ? {} : { lease }),
     }
   }
   const config = {
@@ -61,6 +77,7 @@ export function configText(servers: Servers, secrets: SandboxSecrets, policy: Sa
     transport: { relay: 'polling', mirror: 'none' },
     ownership: { topic: OWNERSHIP_TOPIC },
     policy,
+    ...(observeEvery === undefined ? {} : { agent: { observeEvery } }),
   }
   const header = '# Written by `homeregion sandbox up`; written again at the next one.\n'
   return header + stringify(config, { aliasDuplicateObjects: false, lineWidth: 0 })

@@ -26,6 +26,8 @@ export type LoadOptions = {
   /** Writers that each begin a write when their last one is acknowledged. Default 4; with a rate, the most that may be under way (default 128). */
   readonly concurrency?: number
   readonly accountsPerTenant?: number
+  /** Between two rounds of asking every region. Default 1 ms: the write stop is measured through it. */
+  readonly backoffMs?: number
   /** Region tried first. Default: the first service. */
   readonly home?: string
   /** JSONL file that acknowledgements are appended to. */
@@ -46,7 +48,6 @@ export interface Load {
 }
 
 const ANSWER_TIMEOUT_MS = 2000
-// Between two rounds of asking every region; short, because the write stop is measured through it.
 const BACKOFF_MS = 1
 const UNKNOWN_BACKOFF_MS = 10
 const REFUSALS_KEPT = 10_000
@@ -115,7 +116,7 @@ export function startLoad(options: LoadOptions): Load {
       // The same idempotency key at once in the other region: whichever commits it, it is committed once.
       region = otherThan(region)
       if (answer.kind === 'unknown') await wait(UNKNOWN_BACKOFF_MS)
-      else if (attempts % services.length === 0) await wait(BACKOFF_MS + Math.random())
+      else if (attempts % services.length === 0) await wait((options.backoffMs ?? BACKOFF_MS) + Math.random())
     }
     unsettled.push(order.idempotencyKey)
   }

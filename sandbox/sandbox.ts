@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { configText, type SandboxPolicy, type Servers } from './config-text.ts'
+import { configText, type SandboxSettings, type Servers } from './config-text.ts'
 import { initialise } from './initialise.ts'
 import { type Layout, layout, REGIONS, type SandboxRegion } from './layout.ts'
 import { createProcessTable, isRunning, killProcess, type ProcessTable, stopProcess } from './processes.ts'
@@ -10,10 +10,9 @@ import { CONTROL_PLANE, endServerStrays, kafkaName, postgresName, runningServers
 import { restartService, runningServices, type Service, serviceName, startServices } from './services.ts'
 import { withUpLock } from './up-lock.ts'
 
-export type SandboxOptions = {
+export type SandboxOptions = SandboxSettings & {
   /** Default: one folder per user below the temporary folder. */
   readonly dir?: string
-  readonly policy?: SandboxPolicy
   readonly progress?: (line: string) => void
   /** false: databases and brokers only. */
   readonly services?: boolean
@@ -28,8 +27,11 @@ export interface Sandbox {
   readonly layout: Layout
   readonly secrets: SandboxSecrets
   readonly processes: ProcessTable
-  /** Starts what does not run. Repeatable, also after a kill of anything at any moment. */
-  up(): Promise<RunningSandbox>
+  /**
+   * Starts what does not run. Repeatable, also after a kill of anything at any moment. `installed`: an earlier `up` of this process has installed
+   * everything, and is not asked to look again.
+   */
+  up(options?: { readonly installed?: boolean }): Promise<RunningSandbox>
   /** What `up` left running. @throws `sandbox` when a part is missing */
   running(): Promise<RunningSandbox>
   /** Stops everything; `keep` leaves data and logs for the next `up`. False: there was no sandbox in the folder. */
@@ -50,12 +52,12 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
     layout: paths,
     secrets,
     processes: table,
-    async up() {
+    async up({ installed = false } = {}) {
       claimFolder(paths.dir)
       return await withUpLock(paths.lock, async () => {
         const servers = await startServers(context)
-        writeConfiguration(paths, configText(servers, secrets, options.policy ?? {}))
-        await initialise(paths, progress)
+        writeConfiguration(paths, configText(servers, secrets, options))
+        if (!installed) await initialise(paths, progress)
         const services = options.services === false ? [] : await startServices({ ...context, servers })
         for (const service of services) progress(`${service.region}          service on ${service.url}`)
         return { ...servers, services }
