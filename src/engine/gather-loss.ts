@@ -1,5 +1,5 @@
 import type { Config } from '../domain/config.ts'
-import { estimateLoss, type LossEstimate, type Sight } from '../domain/loss.ts'
+import { estimateLoss, type LastApplied, type LossEstimate, type Sight } from '../domain/loss.ts'
 import type { Engine } from './context.ts'
 
 export type LossQuestion = {
@@ -12,26 +12,47 @@ export type LossQuestion = {
   readonly stoppedAgeMs: number | null
   /** How long a target or a Kafka may take; what it does not answer in that time is not known. */
   readonly patienceMs: number
+  /** Of `readApplied`, where it was begun already; the keys are those of the question. */
+  readonly applied?: Promise<ReadonlyMap<string, LastApplied>>
+}
+
+/** What the target has applied of each key; nothing of any where it cannot say in time. */
+export async function readApplied(
+  engine: Engine,
+  target: string,
+  keys: readonly string[],
+  patienceMs: number,
+): Promise<ReadonlyMap<string, LastApplied>> {
+  return await inTime(engine, patienceMs, engine.region(target).lastApplied(keys), new Map())
 }
 
 /** Reads what the estimate stands on, side by side, each for all keys at once. What cannot be asked is unknown, and never none. */
 export async function gatherLoss(engine: Engine, question: LossQuestion): Promise<LossEstimate> {
   const { source, target, keys, patienceMs } = question
-  const inTime = async <T>(call: Promise<T>, otherwise: T): Promise<T> => {
-    const enough = new AbortController()
-    const late = engine.clock.sleep(patienceMs, enough.signal).then(() => otherwise)
-    try {
-      return await Promise.race([call.catch(() => otherwise), late])
-    } finally {
-      enough.abort()
-    }
-  }
   const kafkaAnswers = question.sights.some(s => s.what === 'kafka' && s.lastContactAgeMs === 0)
   const [observations, lastApplied, recoverable] = await Promise.all([
     engine.controlPlane.observations(),
-    inTime(engine.region(target).lastApplied(keys.map(k => k.key)), new Map()),
-    kafkaAnswers ? inTime(engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), new Map()) : new Map<string, number>(),
+    question.applied ??
+      readApplied(
+        engine,
+        target,
+        keys.map(k => k.key),
+        patienceMs,
+      ),
+    kafkaAnswers
+      ? inTime(engine, patienceMs, engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), new Map())
+      : new Map<string, number>(),
   ])
   const { loss, sights, stoppedAgeMs } = question
   return estimateLoss({ source, target, keys, loss, sights, stoppedAgeMs, observations, lastApplied, recoverable })
+}
+
+async function inTime<T>({ clock }: Engine, patienceMs: number, call: Promise<T>, otherwise: T): Promise<T> {
+  const enough = new AbortController()
+  const late = clock.sleep(patienceMs, enough.signal).then(() => otherwise)
+  try {
+    return await Promise.race([call.catch(() => otherwise), late])
+  } finally {
+    enough.abort()
+  }
 }

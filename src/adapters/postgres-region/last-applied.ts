@@ -14,22 +14,20 @@ export async function lastApplied(
   return new Map(rows.map(row => [String(row.key), { version: Number(row.version), ageMs: Math.max(0, Number(row.age_ms)) }]))
 }
 
-/** By text, since the columns may be of other types; few keys are cheap either way, and for many the tables are read whole. */
+/**
+ * By text, since the columns may be of other types. The keys are a table of their own, whose size the planner knows: few are looked up by an
+ * index where there is one, and for many the tables are read whole. Of a list to compare with it would weigh each entry by itself, table by table;
+ * and what the tables say is put together by one grouping, since of a join of two groupings it knows neither's size.
+ */
 function sql({ inbox, guarded }: Pick<Config, 'inbox' | 'guarded'>): string {
-  const versions = guarded.flatMap(table =>
+  const asked = (column: string) => `join unnest($1::text[]) as asked(key) on asked.key = t.${identifier(column)}::text`
+  const c = inbox.columns
+  const applied = `select asked.key, t.${identifier(c.appliedAt)}::timestamptz as at, null::bigint as version from ${relation(inbox)} t ${asked(c.key)}`
+  const held = guarded.flatMap(table =>
     table.versions === null
       ? []
-      : [
-          `select ${identifier(table.key)}::text as key, max(${identifier(table.versions.version)})::bigint as version
-          from ${relation(table)} where ${identifier(table.key)}::text = any ($1::text[]) group by 1`,
-        ],
+      : [`select asked.key, null, t.${identifier(table.versions.version)}::bigint from ${relation(table)} t ${asked(table.key)}`],
   )
-  const highest = versions.length === 0 ? 'select null::text as key, null::bigint as version where false' : versions.join(' union all ')
-  const c = inbox.columns
-  return `with applied as materialized (
-  select ${identifier(c.key)}::text as key, max(${identifier(c.appliedAt)}) as at from ${relation(inbox)}
-  where ${identifier(c.key)}::text = any ($1::text[]) group by 1
-), held as materialized (select key, max(version) as version from (${highest}) v group by key)
-select a.key, coalesce(h.version, 0) as version, (extract(epoch from clock_timestamp() - a.at) * 1000)::float8 as age_ms
-from applied a left join held h on h.key = a.key`
+  return `select key, coalesce(max(version), 0) as version, (extract(epoch from clock_timestamp() - max(at)) * 1000)::float8 as age_ms
+from (${[applied, ...held].join(' union all ')}) seen group by key having max(at) is not null`
 }

@@ -8,7 +8,7 @@ import type { Plan } from '../../domain/plan.ts'
 import { computePlan } from '../../domain/planning.ts'
 import type { Engine } from '../../engine/context.ts'
 import { type Attestation, type ForcedSettings, forcedSettings, patienceMs } from '../../engine/forced-move.ts'
-import { gatherLoss } from '../../engine/gather-loss.ts'
+import { gatherLoss, type LossQuestion, readApplied } from '../../engine/gather-loss.ts'
 import { chooseFence, stoppedAgeMs } from '../../engine/outside-fence.ts'
 import { describeContact, lookAtRegion, type Vantage } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
@@ -38,7 +38,12 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
     const pair = await pairOf(engine, config, flags)
     const { source, target } = pair
     const settings = forcedSettings(config, source)
-    const vantage = await lookAtRegion(engine, source, settings.policy.darkAfterMs, patienceMs(settings))
+    // Begun at once: a dark region is waited for as long as there is patience, and many keys are read in that time.
+    const records = recordsOf(world.controlPlane, source, keys, flags.keysFile)
+    const applied = records.then(async read => await readApplied(engine, target, read.map(keyOf), patienceMs(settings)))
+    // Whoever is waited for first says what is wrong.
+    for (const begun of [records, applied]) begun.catch(() => undefined)
+    const vantage = pair.vantage ?? (await lookAtRegion(engine, source, settings.policy.darkAfterMs, patienceMs(settings)))
     if (vantage.contact !== null) throw sourceAnswers(pair, vantage, settings.policy.darkAfterMs)
     const pinned = loadRunbook(flags.runbook ?? 'failover', context.cwd)
     if (pinned.runbook.intent !== 'failover')
@@ -47,21 +52,18 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
         state: 'Nothing was changed.',
         next: 'homeregion runbook show failover',
       })
-    const [records, leases] = await Promise.all([
-      recordsOf(world.controlPlane, source, keys, flags.keysFile),
-      world.controlPlane.leaseStates(),
-    ])
+    const [read, leases] = await Promise.all([records, world.controlPlane.leaseStates()])
     const lease = leases.find(l => l.region === source)
     const asked = flags.fence ?? (flags.attest === undefined ? null : 'attest')
     const fence = chooseFence(settings, lease, asked, source)
     const attestation = attested(engine, world, flags.attest)
-    const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, records })
+    const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, applied, records: read })
     const staying = new Set(estimate.blocked.map(b => b.key))
-    const moving = records.filter(r => !staying.has(r.key))
+    const moving = read.filter(r => !staying.has(r.key))
     const plan =
       moving.length === 0
         ? null
-        : computePlan({ pinned, keys: moving.map(r => r.key), target, records: moving, config, atHome: new Map(), outsideFence: fence })
+        : computePlan({ pinned, keys: moving.map(keyOf), target, records: moving, config, atHome: new Map(), outsideFence: fence })
     const command = [
       'homeregion failover',
       ...keys,
@@ -83,12 +85,13 @@ export function attested(engine: Engine, world: World, reason: string | undefine
 export async function estimateOf(
   engine: Engine,
   about: {
-    readonly pair: Pair
+    readonly pair: Pick<Pair, 'source' | 'target'>
     readonly settings: ForcedSettings
     readonly vantage: Vantage
     readonly fence: OutsideFence
     readonly attestation: Attestation | null
     readonly records: readonly { readonly key: string; readonly epoch: number }[]
+    readonly applied?: LossQuestion['applied']
   },
 ): Promise<LossEstimate> {
   const { pair, settings, vantage, fence, attestation } = about
@@ -96,8 +99,13 @@ export async function estimateOf(
   return await gatherLoss(engine, {
     ...{ source, target, loss: settings.policy.loss, sights: vantage.sights, patienceMs: patienceMs(settings) },
     keys: about.records.map(({ key, epoch }) => ({ key, epoch })),
+    ...(about.applied === undefined ? {} : { applied: about.applied }),
     stoppedAgeMs: await stoppedAgeMs(engine, { source, fence, settings, attestation, heldAtMs: null }),
   })
+}
+
+function keyOf({ key }: { readonly key: string }): string {
+  return key
 }
 
 export function quietEngine(context: CliContext, world: World): Engine {

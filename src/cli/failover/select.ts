@@ -7,9 +7,17 @@ import { parseKey, showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import type { Engine } from '../../engine/context.ts'
-import { lookAtRegion } from '../../engine/vantage.ts'
+import { forcedSettings, patienceMs } from '../../engine/forced-move.ts'
+import { lookAtRegion, type Vantage } from '../../engine/vantage.ts'
 
-export type Pair = { readonly source: string; readonly target: string /** Left out, and found by looking. */; readonly found: boolean }
+export type Pair = {
+  readonly source: string
+  readonly target: string
+  /** Left out, and found by looking. */
+  readonly found: boolean
+  /** The look that found the source; null: it was named, and nobody has looked. */
+  readonly vantage: Vantage | null
+}
 
 /** Which region is left and which is entered. Two regions and one of them dark say it by themselves; it is then shown and confirmed. */
 export async function pairOf(engine: Engine, config: Config, flags: { readonly from?: string; readonly to?: string }): Promise<Pair> {
@@ -22,25 +30,30 @@ export async function pairOf(engine: Engine, config: Config, flags: { readonly f
       next: 'homeregion failover --from R --to R',
     })
   const other = (name: string) => (names.length === 2 ? names.find(n => n !== name) : undefined)
-  const source = flags.from ?? (flags.to === undefined ? undefined : other(flags.to)) ?? (await theDarkOne(engine, config))
+  const named = flags.from ?? (flags.to === undefined ? undefined : other(flags.to))
+  const vantage = named === undefined ? await theDarkOne(engine, config) : null
+  const source = named ?? vantage?.region
+  if (source === undefined) throw new RangeError('no region was found and none was named')
   const target = flags.to ?? other(source)
   if (target === undefined || target === source)
     throw usage(
       `--to is not given, and the configuration has ${names.length} regions: ${names.join(', ')}`,
       'homeregion failover --from R --to R',
     )
-  return { source, target, found: flags.from === undefined || flags.to === undefined }
+  return { source, target, found: flags.from === undefined || flags.to === undefined, vantage }
 }
 
-async function theDarkOne(engine: Engine, config: Config): Promise<string> {
+async function theDarkOne(engine: Engine, config: Config): Promise<Vantage> {
   const names = config.regions.map(r => r.name)
   const hint = 'homeregion failover --from R --to R'
   if (names.length !== 2) throw usage(`--from is not given, and the configuration has ${names.length} regions: ${names.join(', ')}`, hint)
-  const { darkAfterMs, callTimeoutMs } = config.policy
-  const looks = await Promise.all(names.map(async name => await lookAtRegion(engine, name, darkAfterMs, callTimeoutMs)))
+  const { darkAfterMs } = config.policy
+  const looks = await Promise.all(
+    names.map(async name => await lookAtRegion(engine, name, darkAfterMs, patienceMs(forcedSettings(config, name)))),
+  )
   const dark = looks.filter(look => look.contact === null)
   const [only] = dark
-  if (dark.length === 1 && only !== undefined) return only.region
+  if (dark.length === 1 && only !== undefined) return only
   const what = dark.length === 0 ? `no region is dark: both were reached within ${formatMs(darkAfterMs)}` : 'both regions are dark'
   throw usage(`--from is not given, and ${what}`, hint)
 }
@@ -79,7 +92,8 @@ export async function recordsOf(
   if (keysFile !== undefined) return await ofFile(controlPlane, source, asked, keysFile)
   if (asked.length === 0) return await atHome(controlPlane, source)
   const keys = asked.map(parseKey)
-  const twice = keys.find((key, i) => keys.indexOf(key) !== i)
+  const seen = new Set<string>()
+  const twice = keys.find(key => seen.size === seen.add(key).size)
   if (twice !== undefined) throw usage(`${showKey(twice)} is given twice`, 'homeregion failover --help')
   const records = await controlPlane.ownership(keys)
   const known = new Map(records.map(r => [r.key, r]))
