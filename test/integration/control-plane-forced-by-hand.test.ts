@@ -161,6 +161,12 @@ describe.each(['operator', 'admin'] as const)('by hand, as the %s', role => {
       '23503 ownership_log_(predecessor|forced_activation)',
     ],
     ['a skipped predecessor', () => ({ activate: { seq: 4, prev_seq: 3 } }), '23503 ownership_log_predecessor'],
+    ['by a run that did not take the key', () => ({ isolate: { run_id: other.runId } }), '23503 ownership_log_forced_activation'],
+    [
+      'activated by a run that did not take the key',
+      () => ({ activate: { run_id: other.runId, from_run: other.runId } }),
+      '23503 ownership_log_(predecessor|forced_activation)',
+    ],
     ['a key of another run', () => ({ activation: { key: 'tenant-2' } }), '23503 forced_activation_move'],
     ['more keys than were approved', () => ({ activation: { nth: 2 } }), '23514 forced_activation_nth'],
     ['a key that may lose nothing', () => ({ activation: { rpo: 'never', rpo_ms: null } }), '23514 forced_activation_rpo'],

@@ -36,6 +36,11 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     }
   }
 
+  // A commit extends the lease itself. A renewal behind a long one would be given up on, and the session with it that both are on.
+  let committing: Promise<unknown> = Promise.resolve()
+  // Closing a run lets go of all its keys, and whoever closes it has opened or read it: how many they are says how long that may take.
+  const sizes = new Map<string, number>()
+
   const otherVersion = async () => {
     const found = await connection.query('read', 'select coalesce(max(version), 0) as version from homeregion_control.schema_version')
     const version = Number(found.rows[0]?.version)
@@ -48,15 +53,33 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     countOwnership: async () => await coded(async () => await countOwnership(connection)),
     history: async key => await coded(async () => await readHistory(connection, key)),
     register: async keys => await coded(async () => await registerKeys(connection, keys, callTimeoutMs)),
-    openRun: async (plan, holder, reason, options) =>
-      await coded(async () => await openRun(connection, plan, holder, reason, runLeaseMs, options?.seize ?? false)),
+    openRun: async (plan, holder, reason, options) => {
+      const lease = await coded(
+        async () => await openRun(connection, plan, holder, reason, { runLeaseMs, callTimeoutMs }, options?.seize ?? false),
+      )
+      sizes.set(lease.runId, plan.moves.length)
+      return lease
+    },
     takeRun: async (runId, holder, force) =>
       await coded(async () => await takeLease(connection, runId, holder, force ? 'force' : 'free', runLeaseMs)),
     retakeRun: async (lease, holder) => await coded(async () => await retakeLease(connection, lease, holder, runLeaseMs)),
-    renew: async lease => await coded(async () => await renewLease(connection, lease, runLeaseMs)),
+    renew: async lease => {
+      await committing
+      await coded(async () => await renewLease(connection, lease, runLeaseMs))
+    },
     release: async lease => await coded(async () => await renewLease(connection, lease, 0)),
-    commit: async (lease, change) => await coded(async () => await commitChange(connection, lease, change, runLeaseMs, callTimeoutMs)),
-    run: async runId => await coded(async () => await findRun(connection, runId)),
+    commit: async (lease, change) => {
+      const commit = coded(
+        async () => await commitChange(connection, lease, change, { runLeaseMs, callTimeoutMs, keysOfRun: sizes.get(lease.runId) ?? 0 }),
+      )
+      committing = commit.catch(() => undefined)
+      return await commit
+    },
+    run: async runId => {
+      const run = await coded(async () => await findRun(connection, runId))
+      if (run !== null) sizes.set(run.id, run.moves.length)
+      return run
+    },
     runs: async filter => await coded(async () => await listRuns(connection, filter)),
     attempts: async runId => await coded(async () => await readAttempts(connection, runId)),
     evidence: async runId => await coded(async () => await readEvidence(connection, runId)),

@@ -4,6 +4,7 @@ import { HomeregionError } from '../../domain/errors.ts'
 import { interlockPolicy } from '../../domain/planning.ts'
 import { type Connection, createConnection, type Secrets } from '../postgres/connection.ts'
 import { grants, loginUser } from './grants.ts'
+import { allow } from './long-change.ts'
 import { sqlstate, translate } from './refusals.ts'
 import { CONTROL_PLANE_VERSION, migrations, type RenderedStatement } from './schema.ts'
 
@@ -19,6 +20,9 @@ export type ControlPlaneInstallation = ControlPlanePlan & {
 
 // Fixed and arbitrary: two `init` at once take turns. Stores without advisory locks still have the primary key of schema_version.
 const INSTALL_LOCK = 1_213_354_067
+
+// A migration reads whatever was recorded, and checks it against the constraints it adds: millions of changes take minutes.
+const MIGRATION_MS = 30 * 60_000
 
 /** Everything `init` would run on a control plane at version `installed`, in order. */
 export function renderControlPlane(config: Config, installed = 0): ControlPlanePlan {
@@ -59,10 +63,15 @@ async function install(connection: Connection, config: Config, dryRun: boolean):
   if (dryRun) return { ...plan, fromVersion, applied: false, stands }
   try {
     // If the process dies before the commit arrives nothing was installed; after it, everything was.
-    await connection.transaction('write', [
+    const { callTimeoutMs } = config.policy
+    const migrates = fromVersion > 0 && fromVersion < plan.version
+    const timeoutMs = migrates ? MIGRATION_MS : callTimeoutMs
+    const statements = [
+      ...allow(timeoutMs, callTimeoutMs),
       { sql: 'select pg_advisory_xact_lock($1)', parameters: [INSTALL_LOCK] },
       ...plan.statements.map(s => ({ sql: s.sql })),
-    ])
+    ]
+    await connection.transaction('write', statements, timeoutMs)
   } catch (error) {
     // Another init was faster: look again, and do what is left.
     const taken = ['42P06', '42P07', '23505'].includes(sqlstate(error) ?? '')

@@ -14,7 +14,14 @@ export type RenderedStatement = { readonly sql: string; readonly why: string }
 export const CONTROL_SCHEMA = 'homeregion_control'
 
 /** Numbered from 1, in order, never edited once released: a change is a new file. */
-const MIGRATIONS = ['001-control-plane.sql', '002-fences.sql', '003-failover.sql', '004-installation.sql', '005-rejoin.sql']
+const MIGRATIONS = [
+  '001-control-plane.sql',
+  '002-fences.sql',
+  '003-failover.sql',
+  '004-installation.sql',
+  '005-rejoin.sql',
+  '006-forced-keys.sql',
+]
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length
 
