@@ -24,11 +24,14 @@ describe.each(VERSIONS)('a lease that stops writes, on PostgreSQL %i', version =
   let keys = 0
   const install = async (onAgentOutage: 'stop' | 'keep') => {
     region = { ...f.region, lease: { ...LEASE, onAgentOutage } }
-    config = { ...f.config, regions: [region] }
+    const bulk = { schema: 'public', table: 'bulk', key: 'tenant_id', guard: 'statement', versions: null } as const
+    config = { ...f.config, regions: [region], guarded: [...f.config.guarded, bulk] }
     await installBoundary({ config, region, secrets: adminSecrets(f), dryRun: false })
   }
   beforeAll(async () => {
     f = await startRegion({ version, install: false })
+    const admin = await f.login('postgres')
+    await admin.query('create table bulk (tenant_id text not null); grant select, insert, update, delete on bulk to app_writer')
     await install('stop')
     db = createRegionDatabase(region, config, secrets)
     pulse = createRegionPulse(region, config, secrets, 5000)
@@ -93,8 +96,69 @@ describe.each(VERSIONS)('a lease that stops writes, on PostgreSQL %i', version =
     await overAt()
     expect(await write(w, key)).toBe('HR004')
     await grant(LEASE.durationMs)
-    // It cannot see the renewal: it is told to try again, not that the lease is over.
-    expect(await write(other, late)).toBe('40001')
+    // The renewal counts whatever the snapshot shows, at the write and at the commit; and so does the end after it.
+    expect(await write(other, late)).toBeNull()
+    await grant(1)
+    await overAt()
+    expect(await write(other, late)).toBe('HR004')
+  })
+
+  test('is what was committed: a grant that is rolled back extends nothing, one that is taken back ends it', async () => {
+    const key = await newKey()
+    const admin = await f.login('postgres')
+    await grant(1)
+    await overAt()
+    await admin.query('begin')
+    await admin.query(`select homeregion.grant_lease($1, $2, clock_timestamp() + interval '1 h')`, [region.name, generation + 1])
+    await admin.query('rollback')
+    expect(await write(w, key)).toBe('HR004')
+    await grant(LEASE.durationMs)
+    expect(await write(w, key)).toBeNull()
+    await admin.query('delete from homeregion.lease')
+    await expect(w.query(INSERT, [key])).rejects.toThrow(/was never granted a lease/)
+    // Installed again over a lease that stands, it goes by that.
+    await grant(LEASE.durationMs)
+    await install('keep')
+    await install('stop')
+    expect(await write(w, key)).toBeNull()
+  })
+
+  test('a statement on a bulk-loaded table is checked once at the commit, and what a savepoint takes back is queued again', async () => {
+    const key = await newKey()
+    const rows = 'insert into bulk (tenant_id) select $1 from generate_series(1, 20)'
+    const under = async (...statements: readonly string[]) => {
+      await grant(LEASE.durationMs)
+      await w.query('begin')
+      for (const statement of statements) await w.query(statement, statement.includes('$1') ? [key] : [])
+      await grant(1)
+      await overAt()
+      const code = await codeOf(w.query('commit'))
+      await w.query('rollback')
+      return code
+    }
+    expect(await under(rows)).toBe('HR004')
+    expect(await under(`delete from bulk where tenant_id = $1`)).toBeNull()
+    expect(await under('savepoint s', rows, 'rollback to s', rows)).toBe('HR004')
+    expect(await under('savepoint s', rows, 'rollback to s')).toBeNull()
+    expect(await under(rows, 'savepoint s', 'set constraints all immediate', 'rollback to s')).toBe('HR004')
+    expect(await under(rows, 'set constraints all immediate', 'set constraints all deferred', rows)).toBe('HR004')
+    expect(await under(INSERT, 'set constraints all immediate', 'set constraints all deferred', INSERT)).toBe('HR004')
+    await grant(LEASE.durationMs)
+    await w.query(rows, [key])
+    expect((await w.query('select from bulk')).rowCount).toBe(20)
+    expect(await codeOf(w.query('select from homeregion.commit_check'))).toBe('42501')
+    await w.query('begin')
+    await w.query(rows, [key])
+    expect(await codeOf(w.query("prepare transaction 'bulk'"))).toBe('HR004')
+    await w.query('rollback')
+    expect(await under('update bulk set tenant_id = $1')).toBe('HR004')
+    const admin = await f.login('postgres')
+    expect((await admin.query('select from homeregion.commit_check')).rowCount).toBe(0)
+    await admin.query('alter table homeregion.commit_check disable trigger user')
+    await admin.query('alter table homeregion.lease disable trigger user')
+    expect((await db.facts()).guardProblems).toHaveLength(2)
+    await install('stop')
+    expect((await db.facts()).guardProblems).toEqual([])
   })
 
   test('a late grant extends nothing, a lower generation changes nothing, a later end needs a higher one', async () => {

@@ -59,7 +59,7 @@ export function renderBoundary(config: Config, region: RegionConfig): Boundary {
 function statements(config: Config, region: RegionConfig): readonly BoundaryStatement[] {
   const space = { lock_space: String(LOCK_SPACE), opening_space: String(OPENING_SPACE), gate_space: String(GATE_SPACE) }
   const { outbox, topology } = config
-  const { common_lease, lease } = leaseTexts(config, region)
+  const { common_lease, and_open, lease, at_commit } = leaseTexts(config, region)
   const stops = stoppingThere(config, region).length > 0
   const common = { common_case: sqlText(`common-case-${topology}.sql`).trim().replace('{{lease}}', common_lease) }
   const heartbeat = topology === 'shared' ? '' : '  if ep is null and homeregion.is_heartbeat(k) then return; end if;\n'
@@ -73,7 +73,14 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
     ...sqlStatements('guard.sql', { ...space, ...guardTexts(config), lease, heartbeat }),
     ...sqlStatements('lease.sql', { ...guardTexts(config), operators: literalArray(operatorsThere(config, region)) }),
     ...columns.flatMap(column =>
-      sqlStatements('guard-column.sql', { ...space, ...common, ...guardFunctions(column), column: identifier(column) }),
+      sqlStatements('guard-column.sql', {
+        ...space,
+        ...common,
+        ...guardFunctions(column),
+        and_open,
+        at_commit,
+        column: identifier(column),
+      }),
     ),
     ...(publishedAt === null
       ? []

@@ -33,14 +33,18 @@ const STATEMENT = 'for each statement'
 
 /** `stops`: writes end with a lease in this database, so that each commit is checked once more. */
 export function guardTriggers(guard: Guard, publishedAt: string | null, stops = false): readonly GuardTrigger[] {
-  return [...writeTriggers(guard, publishedAt), ...(stops ? [leaseTrigger(guard)] : [])]
+  return [...writeTriggers(guard, publishedAt), ...(stops ? leaseTriggers(guard) : [])]
 }
 
-/** A relay marks and purges what it published after the lease's end as well, so of the outbox only new events are checked at the commit. */
-function leaseTrigger(guard: Guard): GuardTrigger {
+/**
+ * A relay marks and purges what it published after the lease's end as well, so of the outbox only new events are checked at the commit. On a
+ * bulk-loaded table the guard itself queues one check for each statement.
+ */
+function leaseTriggers(guard: Guard): readonly GuardTrigger[] {
   const atCommit = `deferrable initially deferred ${ROW}`
-  if (guard.kind === 'outbox') return trigger('lease', 'after insert', atCommit, 'lease_at_commit_outbox', 'O')
-  return trigger('lease', 'after insert or update or delete', atCommit, 'lease_at_commit', 'O')
+  if (guard.kind === 'statement') return []
+  if (guard.kind === 'outbox') return [trigger('lease', 'after insert', atCommit, 'lease_at_commit_outbox', 'O')]
+  return [trigger('lease', 'after insert or update or delete', atCommit, 'lease_at_commit', 'O')]
 }
 
 function writeTriggers(guard: Guard, publishedAt: string | null): readonly GuardTrigger[] {

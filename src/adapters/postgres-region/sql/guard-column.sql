@@ -9,7 +9,7 @@ begin
   if pg_catalog.pg_advisory_xact_lock_shared({{lock_space}}, pg_catalog.hashtext(new.{{column}}::pg_catalog.text collate pg_catalog."C")) is not null then
     select {{common_case}} into admitted
     from homeregion.writable w where w.key operator(pg_catalog.=) (new.{{column}}::pg_catalog.text collate pg_catalog."C");
-    if admitted then return new; end if;
+    if admitted{{and_open}} then return new; end if;
   end if;
   perform homeregion.check_key(new.{{column}}::pg_catalog.text);
   return new;
@@ -23,7 +23,7 @@ begin
   if pg_catalog.pg_advisory_xact_lock_shared({{lock_space}}, pg_catalog.hashtext(new.{{column}}::pg_catalog.text collate pg_catalog."C")) is not null then
     select {{common_case}} into admitted
     from homeregion.writable w where w.key operator(pg_catalog.=) (new.{{column}}::pg_catalog.text collate pg_catalog."C");
-    if admitted and new.{{column}}::pg_catalog.text operator(pg_catalog.=) (old.{{column}}::pg_catalog.text collate pg_catalog."C") then return new; end if;
+    if admitted{{and_open}} and new.{{column}}::pg_catalog.text operator(pg_catalog.=) (old.{{column}}::pg_catalog.text collate pg_catalog."C") then return new; end if;
   end if;
   perform homeregion.check_key(old.{{column}}::pg_catalog.text);
   perform homeregion.check_key(new.{{column}}::pg_catalog.text);
@@ -43,7 +43,7 @@ declare
   k pg_catalog.text;
 begin
   for k in select distinct n.{{column}}::pg_catalog.text collate pg_catalog."C" from new_rows n loop perform homeregion.check_key(k); end loop;
-  return null;
+{{at_commit}}  return null;
 end $body$
 
 -- @ AFTER UPDATE of a bulk-loaded table: the keys before and after.
@@ -55,7 +55,7 @@ begin
     select n.{{column}}::pg_catalog.text collate pg_catalog."C" from new_rows n
     union select o.{{column}}::pg_catalog.text collate pg_catalog."C" from old_rows o
   loop perform homeregion.check_key(k); end loop;
-  return null;
+{{at_commit}}  return null;
 end $body$
 
 -- @ AFTER DELETE of a bulk-loaded table.
@@ -64,5 +64,5 @@ declare
   k pg_catalog.text;
 begin
   for k in select distinct o.{{column}}::pg_catalog.text collate pg_catalog."C" from old_rows o loop perform homeregion.check_key(k); end loop;
-  return null;
+{{at_commit}}  return null;
 end $body$

@@ -45,12 +45,17 @@ union all
 select pg_catalog.format('function homeregion.%s belongs to %s', name, pg_catalog.pg_get_userbyid(proowner)) from functions
 where oid is not null and pg_catalog.pg_get_userbyid(proowner) <> 'homeregion_owner'
 union all
-select pg_catalog.format('homeregion.ownership: trigger %s is missing or disabled', n.name)
+select pg_catalog.format('homeregion.%s: trigger %s is missing or disabled', n.relation, n.name)
 from (
-  select * from (values ('zzz_homeregion_ownership'), ('zzz_homeregion_truncate')) v(name)
+  select * from (values ('ownership', 'zzz_homeregion_ownership', 'A'::"char"), ('ownership', 'zzz_homeregion_truncate', 'A')) v(relation, name, enabled)
   -- Only where each region has its own database.
-  union all select 'zzz_homeregion_left' from functions f where f.name = 'key_left'
+  union all select 'ownership', 'zzz_homeregion_left', 'A' from functions f where f.name = 'key_left'
+  -- Only where writes stop with a lease.
+  union all select 'lease', 'homeregion_lease_told', 'A' from functions f where f.name = 'lease_told'
+  union all select 'commit_check', 'homeregion_commit_check', 'O' from functions f where f.name = 'check_at_commit'
 ) n
 where to_regclass('homeregion.ownership') is not null
-  and not exists (select from pg_trigger x where x.tgrelid = to_regclass('homeregion.ownership') and x.tgname = n.name and x.tgenabled = 'A')
+  and not exists (
+    select from pg_trigger x where x.tgrelid = to_regclass(pg_catalog.format('homeregion.%I', n.relation)) and x.tgname = n.name and x.tgenabled = n.enabled
+  )
 order by 1
