@@ -46,11 +46,11 @@ export function describeFence(fence: OutsideFence, settings: ForcedSettings, lea
     case 'lease-over': {
       const leftMs = lease?.leftMs ?? 0
       return leftMs > 0
-        ? `the lease of ${source} is granted no more and waited out: ${formatMs(leftMs)} are left`
-        : `the lease of ${source} is over since ${formatMs(-leftMs)}, and is granted no more`
+        ? `the lease of ${source} will be granted no more and waited out: ${formatMs(leftMs)} are left`
+        : `the lease of ${source} is over since ${formatMs(-leftMs)}, and will be granted no more`
     }
     case 'external-fence-holds':
-      return `external fences of ${source} are applied and proved: ${settings.external.map(f => f.name).join(', ')}`
+      return `external fences of ${source} will be applied, and have to prove themselves: ${settings.external.map(f => f.name).join(', ')}`
     case 'source-attested':
       return `a person's word that ${source} can no longer write; a second person has to agree`
   }

@@ -73,7 +73,12 @@ export async function acknowledge(
 async function typed(bound: string, about: { readonly command: string }): Promise<Acknowledgement> {
   const { input } = await import('../prompts.ts')
   const options = { signal: AbortSignal.timeout(ANSWER_MS), output: process.stderr }
-  const answer = await input({ message: `Type ${bound} to own that loss:` }, options).catch(() => '')
+  const answer = await input(
+    { message: `Type ${bound} to own ${bound === 'any' ? 'whatever is lost' : `the loss of up to ${bound} of writes`}:` },
+    options,
+  ).catch(() => null)
+  // Ctrl-C, the end of the input, or nobody for too long.
+  if (answer === null) throw notOwned('nobody typed what may be lost', bound, about)
   if (answer.trim() !== bound) throw notOwned(`${JSON.stringify(answer)} is not ${bound}`, bound, about)
   return bound === 'any' ? { kind: 'any' } : { kind: 'typed', boundMs: parseDuration(bound) ?? 0 }
 }

@@ -3,7 +3,7 @@ import { HomeregionError } from '../../domain/errors.ts'
 import type { Acknowledgement } from '../../domain/loss.ts'
 import { acknowledgementProblem, describeBlocked } from '../../domain/loss.ts'
 import { startForced } from '../../engine/forced-run.ts'
-import type { CliContext, World } from '../context.ts'
+import type { CliContext, Printer, World } from '../context.ts'
 import { isInteractive, requireAnswers } from '../operator.ts'
 import { printable } from '../render/error.ts'
 import { preparedJson, preparedText } from '../render/failover.ts'
@@ -22,7 +22,7 @@ export async function failover(context: CliContext, keys: readonly string[], fla
   const world = await context.connect()
   const first = await prepare(context, world, keys, flags)
   requirePair(context, first)
-  context.err.line(`${printable(preparedText(first))}\n`)
+  context.err.line(`${printable(preparedText(first, columnsOf(context.err)))}\n`)
   const { prepared, plan } = movable(await withAttestation(context, world, first))
   if (flags.plan !== undefined && flags.plan !== plan.id)
     throw new HomeregionError('plan-stale', {
@@ -56,7 +56,7 @@ export async function planFailover(context: CliContext, keys: readonly string[],
           ...{ planId: plan.id, keysSha256: estimate.keysSha256, estimateSha256: estimate.sha256, boundMs: bound },
         })
   if (format === 'json') return context.out.line(JSON.stringify(preparedJson(prepared, token)))
-  context.out.line(printable(preparedText(prepared)))
+  context.out.line(printable(preparedText(prepared, columnsOf(context.out))))
   if (token !== null)
     context.out.line(
       `or by this token, once, which owns up to ${typeof bound === 'string' ? 'any loss' : showDuration(bound)}: --rpo-ack ${token}`,
@@ -83,6 +83,10 @@ async function graceful(context: CliContext, keys: readonly string[], flags: Fai
     records.map(r => r.key),
     { ...rest, to: target, runbook: flags.runbook ?? 'transfer', ...reasonFlag(flags) },
   )
+}
+
+function columnsOf({ isTerminal, columns }: Printer): number {
+  return isTerminal ? columns : Number.POSITIVE_INFINITY
 }
 
 function reasonFlag(flags: FailoverFlags): { readonly reason?: string } {
@@ -122,7 +126,7 @@ async function withAttestation(context: CliContext, world: World, prepared: Prep
       next: prepared.command,
     })
   const estimate = await estimateOf(engine, { ...prepared, attestation, records: prepared.estimate.keys })
-  context.err.line(`up to ${boundToType(estimate, prepared.fence, 'now')} may be lost, and by your word it grows no more`)
+  context.err.line(`Your word is taken: from now on nothing more is counted as lost.`)
   return { ...prepared, attestation, estimate }
 }
 

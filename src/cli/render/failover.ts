@@ -1,5 +1,6 @@
 import { formatMs } from '../../domain/duration.ts'
 import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
+import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
 import { describeFence } from '../../engine/outside-fence.ts'
@@ -10,9 +11,12 @@ import { renderTable } from './table.ts'
 
 const KEYS_SHOWN = 8
 
-/** To be read aloud: who sees the region, what is known, what is not, what will be lost, what to type. */
-export function preparedText(prepared: Prepared): string {
-  const { pair, vantage, estimate, settings, fence, lease } = prepared
+/**
+ * To be read aloud: who sees the region, what is known, what is not, what will be lost, what comes then, what to type. At a terminal no word is
+ * broken; elsewhere each line stays one.
+ */
+export function preparedText(prepared: Prepared, columns = Number.POSITIVE_INFINITY): string {
+  const { pair, vantage, estimate, settings, fence, lease, plan } = prepared
   const { source, target } = pair
   return [
     `${source} is dark: nobody has reached its database for ${formatMs(settings.policy.darkAfterMs)} or more`,
@@ -20,38 +24,76 @@ export function preparedText(prepared: Prepared): string {
       ['  seen from', 'what', 'last contact'],
       vantage.sights.map(s => [`  ${s.vantage}`, s.what, contactText(s)]),
     ),
-    ...vantage.own.map(text => `  ${text}`),
+    ...vantage.own.map(text => wrapped(`  ${text}`, 4, columns)),
     '',
     `${source} -> ${target}: ${movingText(estimate)}`,
-    `known      ${knownText(estimate)}`,
-    `not known  ${unknownText(estimate)}`,
-    `stands on  ${observationText(estimate)}`,
-    `fence      ${describeFence(fence, settings, lease, source)}`,
+    ...labelled(columns, [
+      ['known', knownText(estimate)],
+      ['not known', unknownText(estimate)],
+      ['stands on', observationText(estimate)],
+      ['fence', describeFence(fence, settings, lease, source)],
+      ...(plan === null ? [] : [...agreeing(prepared, plan.moves.length), ['then', thenText(prepared)] as const]),
+    ]),
     '',
     ...keyLines(estimate),
     ...blockedLines(estimate),
-    ...(prepared.plan === null
+    ...(plan === null
       ? []
       : [
           '',
-          `plan ${prepared.plan.id}; to own that loss: ${prepared.command} --rpo-ack ${boundToType(estimate, fence, 'later')}${roomText(prepared)}`,
+          `plan ${plan.id}; to own that loss${roomText(prepared)}:`,
+          `  ${prepared.command} --rpo-ack ${boundToType(estimate, fence, 'later')}`,
         ]),
   ].join('\n')
 }
 
 function roomText({ fence, estimate }: Prepared): string {
   const room = estimate.totals.unknown.ms === null ? 0 : roomMs(fence, 'later')
-  return room === 0 ? '' : `   (what is shown, and ${formatMs(room)} to use it)`
+  return room === 0 ? '' : ` (what is shown, and ${formatMs(room)} to use it)`
+}
+
+function agreeing({ fence, settings }: Prepared, keys: number): readonly (readonly [string, string])[] {
+  const { approvals } = settings.policy
+  if (!approvalNeeded(fence, keys, approvals)) return []
+  const who =
+    approvals.approvers.length === 0 ? 'nobody is listed in policy.approvals, so only broken glass will do' : approvals.approvers.join(', ')
+  return [['agreed by', `${approvals.needed} of: ${who}; by homeregion approve RUN, and not by whoever begins it`]]
+}
+
+/** Nobody should wonder at three in the morning whether it has begun already. */
+function thenText({ pair }: Prepared): string {
+  return `nothing is changed yet, nor by walking away. Once it is confirmed: the fence, a last look, one commit; after that there is only forward, and ${pair.source} owns nothing until homeregion rejoin ${pair.source}`
+}
+
+function labelled(columns: number, rows: readonly (readonly [string, string])[]): readonly string[] {
+  return rows.map(([label, text]) => wrapped(`${label.padEnd(LABEL)}${text}`, LABEL, columns))
+}
+
+const LABEL = 11
+
+/** Broken between words; what follows the first line is indented. */
+function wrapped(text: string, indent: number, columns: number): string {
+  const lines: string[] = []
+  let rest = text
+  while (rest.length > columns) {
+    const at = rest.lastIndexOf(' ', columns)
+    if (at <= indent) break
+    lines.push(rest.slice(0, at))
+    rest = `${' '.repeat(indent)}${rest.slice(at + 1)}`
+  }
+  return [...lines, rest].join('\n')
 }
 
 function movingText({ keys, blocked }: LossEstimate): string {
   const moving = keys.length - blocked.length
-  return `${moving} of ${keys.length} keys would move${blocked.length === 0 ? '' : `, ${blocked.length} stay where they are`}`
+  return `${moving} of ${keys.length} ${keys.length === 1 ? 'key' : 'keys'} would move${blocked.length === 0 ? '' : `, ${blocked.length} stay where they are`}`
 }
 
-function knownText({ totals, source }: LossEstimate): string {
+function knownText({ totals, source, sights }: LossEstimate): string {
+  if (!sights.some(s => s.what === 'kafka' && s.lastContactAgeMs === 0))
+    return `nothing: the Kafka of ${source} does not answer, so nobody can count what stands there; it is part of what is not known`
   return totals.recoverable === 0
-    ? `no write is known to stand in the Kafka of ${source} and to be missing at the target`
+    ? `no write stands in the Kafka of ${source} and is missing at the target`
     : `${totals.recoverable} writes stand in the Kafka of ${source} and are missing at the target: recoverable when it returns`
 }
 
