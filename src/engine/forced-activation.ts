@@ -1,5 +1,5 @@
 import { type CheckName, checkSpec } from '../domain/checks.ts'
-import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
+import { HomeregionError } from '../domain/errors.ts'
 import type { Evidence } from '../domain/evidence.ts'
 import { decideForcedActivation } from '../domain/forced-interlock.ts'
 import { showKey } from '../domain/key.ts'
@@ -8,6 +8,7 @@ import { observe } from './checks/observe.ts'
 import type { CheckSubject } from './context.ts'
 import type { ForcedMove } from './forced-move.ts'
 import { isMoved } from './key-move.ts'
+import { triesForHandOver } from './look-ahead.ts'
 import { textOf } from './recover.ts'
 
 /** Rows of a boundary that one statement opens: short enough for the call timeout on a slow machine. */
@@ -31,16 +32,17 @@ export async function handOverAll(move: ForcedMove, stepId: string): Promise<str
   const look = async (check: CheckName): Promise<Evidence> =>
     await observe(engine, subjectOf(move), { check, parameters: {} }, { runId: journal.runId, step: stepId, attemptId })
   await engine.fault('forced:looking')
-  // First: what it sees goes into the estimate, and a region that came back ends it here.
-  const dark = await look('source-dark')
-  const { needed, given, rejectedBy } = await consent(move)
+  const [tries, { needed, given, rejectedBy }] = await Promise.all([triesForHandOver(move), consent(move)])
+  move.tries = tries
+  // Goes into the estimate, which is why that one is looked at after it; as of when the tries were begun.
+  const dark = look('source-dark').then(e => ({ ...e, asOf: tries.asOf, asOfMonotonicMs: tries.asOfMonotonicMs }))
+  const loss = dark.then(async () => await look('loss-acknowledged'))
   const asked: readonly CheckName[] = [
-    ...(['target-can-write', 'loss-acknowledged'] as const),
-    fence,
+    ...(['target-can-write', fence] as const),
     ...(needed || given > 0 || rejectedBy !== null ? (['approved'] as const) : []),
   ]
   const [evidence, records] = await Promise.all([
-    Promise.all(asked.map(look)).then(seen => [dark, ...seen]),
+    Promise.all([dark, loss, ...asked.map(look)]),
     engine.controlPlane.ownership(move.moves.map(m => m.key)),
   ])
   await engine.fault('forced:verified')
@@ -129,8 +131,4 @@ export async function wasHandedOver(move: ForcedMove): Promise<boolean> {
   const moved = first !== undefined && record !== undefined && isMoved(first, record)
   if (moved) move.records = records
   return moved
-}
-
-export function isLost(error: unknown): boolean {
-  return isHomeregionError(error, 'outcome-unknown') || isHomeregionError(error, 'control-plane-unreachable')
 }

@@ -7,6 +7,7 @@ import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { Plan, PlannedMove } from '../domain/plan.ts'
 import type { Runbook } from '../domain/runbook.ts'
 import type { Engine, Operator } from './context.ts'
+import type { Tries } from './look-ahead.ts'
 import type { RunJournal } from './run-journal.ts'
 import type { Vantage } from './vantage.ts'
 
@@ -58,6 +59,11 @@ export type ForcedMove = {
   readonly doneSteps: ReadonlySet<string>
   readonly observeMs: number | null
   vantage: Vantage | null
+  /** Begun while the fence from outside was waited for, so that a silent source costs no time after it; null once they were used. */
+  triesAhead?: Promise<Tries> | null
+  triesTookMs?: number
+  /** Of the hand-over: `source-dark` goes by these then. */
+  tries?: Tries
   estimate: LossEstimate | null
   /** When the external fences were seen to hold, by the engine's monotonic clock. */
   heldAtMs: number | null

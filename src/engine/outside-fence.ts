@@ -92,9 +92,15 @@ export async function isolateSource(move: ForcedMove, stepId: string): Promise<v
   const { engine, journal, source, fence } = move
   const id = engine.newId()
   await journal.commit('isolate-start', { starts: [{ id, key: null, step: stepId, action: 'isolate' }] })
+  // Side by side with the fence: sessions and functions that are used for the first time after the commit would be write downtime.
+  const warmed = engine
+    .region(move.target)
+    .warm()
+    .catch(() => undefined)
   try {
     if (fence === 'lease-over') await withhold(move)
     if (fence === 'external-fence-holds') await applyExternal(move, stepId)
+    await warmed
     await engine.fault('isolate:applied')
     journal.buffer({ ends: [{ id, outcome: 'done', result: { fence, source } }] })
   } catch (error) {

@@ -9,6 +9,7 @@ import type { PlannedMove } from '../../domain/plan.ts'
 import type { CheckHandler } from '../context.ts'
 import { type ForcedMove, patienceMs } from '../forced-move.ts'
 import { gatherLoss } from '../gather-loss.ts'
+import { tryAhead, tryNow } from '../look-ahead.ts'
 import { externalFences, stoppedAgeMs } from '../outside-fence.ts'
 import { proofsOf } from '../region-fences.ts'
 import { darkness, lookAtRegion } from '../vantage.ts'
@@ -32,7 +33,8 @@ export function forcedChecks(move: () => ForcedMove): Partial<Record<CheckName, 
 
 async function sourceDark(move: ForcedMove): Promise<Observation> {
   const { darkAfterMs } = move.settings.policy
-  move.vantage = await lookAtRegion(move.engine, move.source, darkAfterMs, patienceMs(move.settings))
+  const { own } = move.tries ?? (await tryNow(move))
+  move.vantage = await lookAtRegion(move.engine, move.source, darkAfterMs, patienceMs(move.settings), own)
   return darkness(move.vantage, darkAfterMs)
 }
 
@@ -91,8 +93,22 @@ async function approved(move: ForcedMove): Promise<Observation> {
   return pass(observer, required, text === '' ? `not needed: ${move.moves.length} keys, fence ${move.fence}` : text)
 }
 
-async function leaseOver({ engine, journal, source }: ForcedMove): Promise<Observation> {
-  const lease = (await engine.controlPlane.leaseStates()).find(l => l.region === source)
+/**
+ * What is left of a lease is waited out here once it is less than a gate may pause between two looks: no look comes late then. Longer than
+ * the longest pause, so that no pause steps over it.
+ */
+const LAST_STRETCH_MS = 1_000
+
+async function leaseOver(move: ForcedMove): Promise<Observation> {
+  const { engine, journal, source } = move
+  const read = async () => (await engine.controlPlane.leaseStates()).find(l => l.region === source)
+  let lease = await read()
+  const isWaitedOut = () => lease?.withheldBy === journal.runId && lease.leftMs > 0 && lease.leftMs <= LAST_STRETCH_MS
+  if (lease?.withheldBy === journal.runId && lease.leftMs > 0) tryAhead(move, lease.leftMs, LAST_STRETCH_MS)
+  while (lease !== undefined && isWaitedOut()) {
+    await engine.clock.sleep(lease.leftMs)
+    lease = await read()
+  }
   const observer = 'control plane, by its clock'
   const required = 'granted no more, and the last grant is over'
   if (lease === undefined || lease.generation === 0) return unknown(observer, required, `no lease was ever granted to ${source}`)
@@ -112,6 +128,8 @@ async function externalFenceHolds(move: ForcedMove): Promise<Observation> {
   const required = 'each is applied, and its own probe says that it stands'
   const observer = `exec and http fences of ${move.source}`
   if (fences.length === 0) return unknown(observer, required, 'none is configured')
+  // Of the gate; the hand-over has its answers already when it asks for this once more.
+  if (move.tries === undefined) tryAhead(move, 0, 0)
   const seen = await Promise.all(fences.map(async fence => ({ fence, proofs: await proofsOf(fence) })))
   const text = seen.map(({ fence, proofs }) => `${fence.name}: ${proofs.map(p => p.observed).join(', ')}`).join('; ')
   if (seen.some(s => s.proofs.some(p => p.verdict === 'fail'))) return fail(observer, required, text)
