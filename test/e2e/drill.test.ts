@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import type { DrillResult } from '../../src/domain/failover.ts'
-import { stopped, useScene } from './scene.ts'
+import type { Rehearsal } from '../../src/domain/rehearsal.ts'
+import { COMMAND_TIMEOUT_MS, runIdOf, stopped, useScene } from './scene.ts'
 
-const scene = useScene(['canary-1', 'canary-2', 'busy', 'lost'])
+const scene = useScene(['canary-1', 'canary-2', 'busy', 'lost', 'wanted', 'late', 'orphan'])
 
 const drill = async (keys: readonly string[], ...more: readonly string[]) =>
   await scene.rig.cli(['drill', '--keys', keys.map(key => scene.key(key)).join(','), ...more], { timeoutMs: 120_000 })
@@ -45,8 +47,73 @@ test('a drill gives way to a real run that has one of its keys, changes nothing,
   expect((await scene.ownership(key)).record).toBe('ACTIVE region-b epoch 2')
 })
 
+test('a person who wants a key in the hands of a drill gets it: the drill is asked, takes back what it began, and is recorded as pre-empted', async () => {
+  const key = scene.key('wanted')
+  const drilling = scene.rig.startCli(['drill', '--keys', key, '-o', 'json'], {
+    timeoutMs: COMMAND_TIMEOUT_MS,
+    env: { HOMEREGION_FAULT: 'stop@drain:applied' },
+  })
+  await stopped(drilling)
+  expect((await scene.transfer(key, 'region-b', ['--reason', 'drill: not one'])).code).toBe(64)
+  const real = scene.startTransfer(key, 'region-b')
+  await real.waitFor(/is a drill: it was asked to give way/)
+  drilling.child.kill('SIGCONT')
+  const [done, drilled] = await Promise.all([real.done, drilling.done])
+  expect(done.code, done.stdout + done.stderr).toBe(0)
+  expect(done.stderr).toContain('the keys are free')
+  expect((await scene.ownership(key)).record).toMatch(/^ACTIVE region-b /)
+  expect(drilled.code, drilled.stdout + drilled.stderr).toBe(5)
+  expect(JSON.parse(drilled.stdout)).toMatchObject({ outcome: 'pre-empted', recoveryMs: null })
+  expect((await scene.rig.cli(['status'])).stdout).toContain('PRE-EMPTED')
+  expect((await scene.rig.cli(['run', 'show', runIdOf(drilled.stderr)])).stdout).toContain('ABORTED')
+})
+
+test('a drill that has moved the key already when it is asked leaves it where it is, and does not move it once more', async () => {
+  const key = scene.key('late')
+  const drilling = scene.rig.startCli(['drill', '--keys', key], {
+    timeoutMs: COMMAND_TIMEOUT_MS,
+    env: { HOMEREGION_FAULT: 'stop@key-end:before' },
+  })
+  await stopped(drilling)
+  const real = scene.startTransfer(key, 'region-a')
+  await real.waitFor(/was asked to give way/)
+  drilling.child.kill('SIGCONT')
+  const [done, drilled] = await Promise.all([real.done, drilling.done])
+  expect(drilled.code, drilled.stdout + drilled.stderr).toBe(5)
+  expect(drilled.stdout).toMatch(new RegExp(`^state: ${key} is ACTIVE, home region-b, epoch 2 `, 'm'))
+  expect(done.code, done.stdout + done.stderr).toBe(0)
+  await scene.writableOnlyAt(key, 'region-a', 3)
+})
+
+test('a drill whose process is dead keeps nobody waiting: its run is aborted, and nothing of it is forced', async () => {
+  const key = scene.key('orphan')
+  const killed = await scene.rig.cli(['drill', '--keys', key], { env: { HOMEREGION_FAULT: 'kill@fence-end:after' } })
+  expect(killed.signal, killed.stdout + killed.stderr).toBe('SIGKILL')
+  await scene.writableNowhere(key)
+  const real = await scene.transfer(key, 'region-b')
+  expect(real.code, real.stdout + real.stderr).toBe(0)
+  expect(real.stderr).toMatch(/nobody drives run .* its keys are taken back/)
+  await scene.writableOnlyAt(key, 'region-b', 3)
+})
+
 test('keys that nobody named, or that are at home in two regions, are drilled by nobody', async () => {
   expect((await scene.rig.cli(['drill'])).code).toBe(64)
   expect((await drill(['canary-1', 'busy'])).code).toBe(64)
   expect((await scene.rig.cli(['drill', '--keys', 'nobody-knows-it'])).code).toBe(3)
+  expect((await scene.rig.cli(['drill', '--sandbox', '--keys', 'canary-1'])).code).toBe(64)
 })
+
+test('the whole of a forced failover is rehearsed in a sandbox: what is lost is inside what was acknowledged, and the keys come back', async () => {
+  const run = await scene.rig.cli(['drill', '--sandbox', '--objective', '90s', '-o', 'json'], {
+    timeoutMs: 170_000,
+    env: { HOMEREGION_CONFIG: '' },
+  })
+  expect(run.code, run.stdout + run.stderr).toBe(0)
+  const result = JSON.parse(run.stdout) as Rehearsal
+  expect(result).toMatchObject({ rehearsed: 'forced failover, sandbox', outcome: 'passed', gaps: 0, duplicates: 0, overlaps: 0, why: [] })
+  // Users wrote on while nothing left the region, so that something was lost.
+  expect(result.loss?.found).toBeGreaterThan(5)
+  expect(result.recoveryMs).toBeGreaterThan(result.sinceAcknowledgedMs ?? Infinity)
+  const [, dir = ''] = /sandbox of its own in (\S+);/.exec(run.stderr) ?? []
+  expect(existsSync(dir)).toBe(false)
+}, 300_000)

@@ -37,17 +37,19 @@ export async function drill(context: CliContext, flags: DrillFlags): Promise<voi
     const { runbook } = flags
     const there = await leg(context, world, { keys, to: target, runbook, interrupted: signals.interrupted })
     // Counted before the way back: what is written then has another epoch.
-    const count = there.outcome === 'moved' ? await counted(consumer, source, target, records) : null
+    const stays = there.outcome === 'moved' && there.wanted
+    const count = there.outcome === 'moved' && !stays ? await counted(consumer, source, target, records) : null
     // An interrupted drill ends by the way back: its keys do not belong where they are now.
     const back =
-      there.outcome === 'moved' && flags.return ? await leg(context, world, { keys, to: source, runbook, interrupted: () => false }) : null
+      there.outcome === 'moved' && flags.return && !stays
+        ? await leg(context, world, { keys, to: source, runbook, interrupted: () => false })
+        : null
     const result = resultOf({ source, target, keys: keys.length, there, back, count, flags, tookMs: performance.now() - began })
+    // Before the record: whoever waits for the keys goes on once it is there.
+    const found = result.outcome === 'passed' ? [] : await world.controlPlane.ownership(keys)
     await world.controlPlane.recordDrill(result)
     if (format === 'json') context.out.line(JSON.stringify(result))
-    else {
-      const found = result.outcome === 'passed' ? [] : await world.controlPlane.ownership(keys)
-      context.out.line(printable(drillText(result, { there, back, wanted: flags.return, found })))
-    }
+    else context.out.line(printable(drillText(result, { there, back, wanted: flags.return, found })))
     const name = signals.name()
     context.exit(name === null ? exitOf(result, there, back) : name === 'SIGTERM' ? 'terminated' : 'interrupted')
   } finally {
@@ -105,13 +107,14 @@ function resultOf(about: {
   const { source, target, keys, there, back, count, flags, tookMs } = about
   const legs = [there, ...(back === null ? [] : [back])]
   const clean = count !== null && count.duplicates === 0 && count.gaps === 0
-  const outcome: DrillResult['outcome'] = legs.some(l => l.outcome === 'pre-empted')
-    ? 'pre-empted'
-    : legs.some(l => l.outcome === 'failed') || !clean
-      ? 'failed'
-      : (there.recoveryMs ?? Infinity) > flags.objective
-        ? 'missed-objective'
-        : 'passed'
+  const outcome: DrillResult['outcome'] =
+    legs.some(l => l.outcome === 'pre-empted') || (there.wanted && back === null)
+      ? 'pre-empted'
+      : legs.some(l => l.outcome === 'failed') || !clean
+        ? 'failed'
+        : (there.recoveryMs ?? Infinity) > flags.objective
+          ? 'missed-objective'
+          : 'passed'
   return {
     ...{ id: randomUUID(), source, target, keys, outcome },
     recoveryMs: there.recoveryMs === null ? null : Math.round(there.recoveryMs),

@@ -16,6 +16,8 @@ export type Leg = {
   readonly outcome: 'moved' | 'failed' | 'pre-empted'
   readonly recoveryMs: number | null
   readonly why: string | null
+  /** Somebody asked for the keys, and they were moved all the same: it was too late to take them back. */
+  readonly wanted: boolean
 }
 
 /** One planned move of the canary keys. Somebody who needs the keys meanwhile comes first: the drill gives way, and says so. */
@@ -52,17 +54,22 @@ export async function leg(
     const reason = `${DRILL_MARK}${keys.length} canary keys to ${to}`
     const end = await startRun(world.engine(operator), plan, { reason, observeMs: 0 })
     const bad = end.keys.find(k => k.end.exit !== 'done')
-    if (bad === undefined) return { runId: end.runId, outcome: 'moved', recoveryMs: admittedMs, why: null }
+    if (bad === undefined) {
+      const who = others.who() ?? (await world.controlPlane.drillAskedToYield(end.runId))
+      const why = who === null ? null : `${who} asked for the keys`
+      return { runId: end.runId, outcome: 'moved', recoveryMs: admittedMs, why, wanted: who !== null }
+    }
     if (end.exit === 'interrupted') {
       await letGo(world, { ...operator, interrupted: () => false }, end.runId)
-      return { runId: end.runId, recoveryMs: null, ...stopped() }
+      return { runId: end.runId, recoveryMs: null, wanted: false, ...stopped() }
     }
-    return { runId: end.runId, outcome: 'failed', recoveryMs: null, why: `${showKey(bad.move.key)}: ${bad.end.fact}; ${bad.end.state}` }
+    const why = `${showKey(bad.move.key)}: ${bad.end.fact}; ${bad.end.state}`
+    return { runId: end.runId, outcome: 'failed', recoveryMs: null, why, wanted: false }
   } catch (error) {
     if (!isHomeregionError(error)) throw error
-    if (error.code === 'interrupted') return { runId, recoveryMs: null, ...stopped() }
+    if (error.code === 'interrupted') return { runId, recoveryMs: null, wanted: false, ...stopped() }
     const given = others.who() !== null || TAKEN.some(code => code === error.code)
-    return { runId, outcome: given ? 'pre-empted' : 'failed', recoveryMs: null, why: error.text.fact }
+    return { runId, outcome: given ? 'pre-empted' : 'failed', recoveryMs: null, why: error.text.fact, wanted: false }
   } finally {
     others.stop()
     progress.close()
@@ -81,7 +88,7 @@ async function letGo(world: World, operator: Operator, runId: string): Promise<v
 }
 
 // Whoever asks is a person at a terminal, and waits.
-const LOOK_MS = 400
+const LOOK_MS = 250
 
 function watchForOthers(
   controlPlane: Pick<ControlPlane, 'drillAskedToYield'>,

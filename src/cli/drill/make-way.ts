@@ -2,6 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { isDrillRun } from '../../domain/drill.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
+import type { Json } from '../../domain/evidence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { abortRun } from '../../engine/run.ts'
 import type { CliContext, World } from '../context.ts'
@@ -38,22 +39,37 @@ async function makeWay(context: CliContext, runId: string): Promise<boolean> {
   if (first === null || !isDrillRun(first)) return false
   // One whose process is dead does not answer: its lease has to run out.
   const patienceMs = config.policy.runLeaseMs + GIVING_WAY_MS
+  if (isOpen(first)) await controlPlane.askDrillToYield(runId)
   context.err.line(
     printable(
-      `run ${runId} of ${whose(first)} has the keys, and is a drill: it is asked to give way (waiting for at most ${formatMs(patienceMs)})`,
+      `run ${runId} of ${whose(first)} has the keys, and is a drill: it was asked to give way (for at most ${formatMs(patienceMs)})`,
     ),
   )
-  if (isOpen(first)) await controlPlane.askDrillToYield(runId)
   const began = performance.now()
   for (;;) {
     const run = await controlPlane.run(runId)
-    if (run === null || !isOpen(run) || (mayTake(world, run) && (await takeBack(context, world, run)))) {
+    const taken = run !== null && isOpen(run) && mayTake(world, run) && (await takeBack(context, world, run))
+    if (run === null || taken || (!isOpen(run) && (await drillIsOver(world, first)))) {
       context.err.line(`the keys are free, after ${formatMs(performance.now() - began)}\n`)
       return true
     }
-    if (performance.now() - began > patienceMs) throw stillHeld(run, patienceMs)
+    if (performance.now() - began > patienceMs) {
+      if (!isOpen(run)) return true
+      throw stillHeld(run, patienceMs)
+    }
     await wait(LOOK_MS)
   }
+}
+
+/** Between its two ways a drill holds nothing, and may move the keys once more: only its own record says that it does not. */
+async function drillIsOver(world: World, run: Run): Promise<boolean> {
+  if (holderIsGone(world, run)) return true
+  return (await world.controlPlane.lastDrills()).some(drill => runsOf(drill.detail).includes(run.id))
+}
+
+function runsOf(detail: Json): readonly Json[] {
+  const runs = typeof detail === 'object' && detail !== null && 'runs' in detail ? detail['runs'] : null
+  return Array.isArray(runs) ? (runs as readonly Json[]) : []
 }
 
 function isOpen({ state }: Run): boolean {

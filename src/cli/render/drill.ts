@@ -41,7 +41,7 @@ export function drillText(
     ...[there, ...(back === null ? [] : [back])].flatMap(l => (l.why === null ? [] : [`why        ${l.why}`])),
     ...whereabouts(found),
     ...(away && !wanted ? [`state: the canary keys are ${target}'s, as asked for`] : []),
-    ...(away && wanted ? ['next:  homeregion status'] : []),
+    ...(away && wanted && outcome !== 'pre-empted' ? ['next:  homeregion status'] : []),
   ].join('\n')
 }
 
