@@ -114,6 +114,6 @@ test('the whole of a forced failover is rehearsed in a sandbox: what is lost is 
   // Users wrote on while nothing left the region, so that something was lost.
   expect(result.loss?.found).toBeGreaterThan(5)
   expect(result.recoveryMs).toBeGreaterThan(result.sinceAcknowledgedMs ?? Infinity)
-  const [, dir = ''] = /sandbox of its own in (\S+);/.exec(run.stderr) ?? []
+  const [, dir = ''] = /sandbox of its own in (\S+)/.exec(run.stderr) ?? []
   expect(existsSync(dir)).toBe(false)
 }, 300_000)

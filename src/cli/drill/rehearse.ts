@@ -40,7 +40,7 @@ export async function rehearse(site: DrillSite, stages: Stages, objectiveMs: num
     },
   }
   try {
-    await stages.do(`two regions, a control plane, an agent, writers on ${site.keys.length} keys of ${SOURCE}`, async () => await site.up())
+    await stages.do(`two regions, an agent, writers on ${site.keys.length} keys of ${SOURCE}`, async () => await site.up())
     await allSteps(site, stages, found)
   } catch (error) {
     if (!(error instanceof StepFailed)) throw error
@@ -67,7 +67,7 @@ async function allSteps(site: DrillSite, stages: Stages, found: Found): Promise<
 /** Waits until nobody sees the source any more, owns the loss that is shown, and forces. */
 async function force(site: DrillSite, stages: Stages) {
   const what = [...site.keys, '--from', SOURCE, '--to', TARGET, '--fence', 'lease']
-  const plan = await stages.do(`homeregion plan failover --from ${SOURCE} --to ${TARGET}   (until it is dark long enough)`, async () => {
+  const plan = await stages.do(`homeregion plan failover   (until ${SOURCE} is dark long enough)`, async () => {
     const plans: Plan[] = []
     const dark = async () => {
       // Refused while somebody has seen the source a moment ago.
@@ -112,13 +112,13 @@ async function bringBack(site: DrillSite, stages: Stages, run: string): Promise<
   const decided: ReconcileItem[] = []
   for (let round = 1; round <= ROUNDS; round += 1) {
     const back = await stages.do(
-      `homeregion rejoin ${SOURCE}`,
+      `homeregion rejoin ${SOURCE}   (${round === 1 ? 'fences it, and lists what only it has' : 'brings it level'})`,
       async () => await tried<object>(site, ['rejoin', SOURCE, '--yes', ...REASON], { unless: 'check-refused' }),
     )
     if (back !== null) return decided
     const { items } = await needed<{ readonly items: readonly ReconcileItem[] }>(site, ['reconcile', run, '--undecided'])
     decided.push(...items)
-    await stages.do(`homeregion reconcile ${run} drop   (${items.length} items that only one side has)`, async () => {
+    await stages.do(`homeregion reconcile ${run} drop   (${items.length} items)`, async () => {
       for (let from = 0; from < items.length; from += ITEMS_AT_ONCE) {
         const some = items.slice(from, from + ITEMS_AT_ONCE).flatMap(i => ['--decide', i.id])
         await needed(site, ['reconcile', run, 'drop', ...some, ...REASON])

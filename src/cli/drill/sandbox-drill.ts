@@ -14,12 +14,13 @@ const EXITS: Readonly<Record<Rehearsal['outcome'], ExitName>> = { passed: 'done'
 /** The whole of a forced failover, in a sandbox that is there for nothing else. No configuration is read, and nothing outside of it is touched. */
 export async function sandboxDrill(context: CliContext, objectiveMs: number): Promise<void> {
   const format = context.format('json')
-  const stop = watchStop()
+  const stop = watchStop(() => context.err.line('\ninterrupted: what is being started comes to its end, then the sandbox is taken down'))
   const site = createDrillSite(stop.signal)
   const stages = await createStages(context)
   let taken = false
   try {
-    context.err.line(`a sandbox of its own in ${site.dir}; if this process is killed: homeregion sandbox down --dir ${site.dir}`)
+    context.err.line(`a sandbox of its own in ${site.dir}`)
+    context.err.line(`if this process is killed: homeregion sandbox down --dir ${site.dir}`)
     const result = await rehearse(site, stages, objectiveMs)
     await stages.do('everything is stopped and removed', async () => await site.down())
     taken = true
@@ -31,7 +32,7 @@ export async function sandboxDrill(context: CliContext, objectiveMs: number): Pr
   } finally {
     if (!taken) {
       stages.close()
-      context.err.line(stop.signal.aborted ? '\ninterrupted: the sandbox is taken down' : 'the sandbox is taken down')
+      context.err.line('the sandbox is taken down')
       await site.down()
     }
     stop.done()
@@ -64,7 +65,7 @@ async function createStages(context: CliContext): Promise<Stages & { close(): vo
 }
 
 /** The first signal ends the rehearsal and takes everything down; the second leaves at once. */
-function watchStop(): { readonly signal: AbortSignal; name(): NodeJS.Signals | null; done(): void } {
+function watchStop(tell: () => void): { readonly signal: AbortSignal; name(): NodeJS.Signals | null; done(): void } {
   const controller = new AbortController()
   let seen: NodeJS.Signals | null = null
   const handle = (name: NodeJS.Signals) => {
@@ -74,6 +75,7 @@ function watchStop(): { readonly signal: AbortSignal; name(): NodeJS.Signals | n
       return
     }
     seen = name
+    tell()
     controller.abort(
       new HomeregionError('interrupted', { fact: 'the rehearsal was interrupted', state: 'Nothing outside of its sandbox was touched.' }),
     )
