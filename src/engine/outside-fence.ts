@@ -146,6 +146,14 @@ export async function releaseSource(
     if (lease?.withheldBy === journal.runId) await engine.controlPlane.releaseLease(source, journal.lease())
   }
   if (move.fence !== 'external-fence-holds') return
+  // What an earlier failover moved away is open elsewhere, and a region that was dark then has not heard of it: the fence keeps its writers out.
+  if ((await engine.controlPlane.exiles(source)).some(e => e.endedAt === null)) {
+    move.operator.report({
+      type: 'note',
+      text: `the fences of ${source} stay: an earlier failover from it stands on them until it is back`,
+    })
+    return
+  }
   const mine: Fence[] = []
   const seen = new Map<string, number>()
   for (const fence of external) {
