@@ -111,13 +111,20 @@ export async function recordsOf(
   return records
 }
 
+// All of a big region in one answer: it is read here while the next rows are on their way, and sorted there once. 40 MB of memory.
+const REGION_PAGE = 100_000
+
 async function atHome(controlPlane: ControlPlane, source: string): Promise<readonly OwnershipRecord[]> {
   const all: OwnershipRecord[] = []
   for (;;) {
     const last = all.at(-1)
-    const page = await controlPlane.listOwnership({ homeRegion: source, limit: PAGE, ...(last === undefined ? {} : { after: last.key }) })
-    all.push(...page)
-    if (page.length < PAGE) return all
+    const page = await controlPlane.listOwnership({
+      homeRegion: source,
+      limit: REGION_PAGE,
+      ...(last === undefined ? {} : { after: last.key }),
+    })
+    for (const record of page) all.push(record)
+    if (page.length < REGION_PAGE) return all
   }
 }
 
