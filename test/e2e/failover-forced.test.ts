@@ -24,6 +24,40 @@ async function moved(key: string): Promise<void> {
   expect(await scene.writeAt('region-b', key)).toBeNull()
 }
 
+// A dark region registers nothing.
+beforeAll(async () => {
+  const names = [
+    'leased',
+    'thin',
+    's13',
+    'units',
+    'token',
+    'other',
+    'ledger-1',
+    'ledger-2',
+    'many-1',
+    'many-2',
+    'many-3',
+    'many-4',
+    'short-1',
+  ]
+  await scene.register([
+    ...names,
+    'declined',
+    'rejected',
+    'glass',
+    'back',
+    'worse',
+    's17',
+    's28',
+    'seized',
+    'external',
+    'guessed',
+    'fenced',
+    'typed',
+  ])
+})
+
 describe('while the source answers', () => {
   it('a forced failover is refused, says who reached it, and points to the way that loses nothing', async () => {
     await scene.register(['s12'])
@@ -38,24 +72,52 @@ describe('while the source answers', () => {
   })
 })
 
+describe('when the source is dark and nothing was moved away yet', () => {
+  beforeAll(async () => {
+    await scene.kill('region-a')
+  })
+
+  it('what a run put up comes down when it is refused or aborted; a fence that somebody else wants stays', async () => {
+    await scene.observe()
+    const refused = scene.startCli(['failover', 'fenced', ...AWAY, '--fence', 'external', '--rpo-ack', '30s', '--confirm', 'fenced'], {
+      env: { HOMEREGION_FAULT: 'stop@forced:looking' },
+    })
+    await stopped(refused)
+    expect(existsSync(scene.fenceFile)).toBe(true)
+    await scene.observe({ ageMs: 60_000 })
+    refused.child.kill('SIGCONT')
+    expect((await refused.done).code, refused.output()).toBe(10)
+    expect(existsSync(scene.fenceFile)).toBe(false)
+
+    const held = scene.startCli(['failover', 'fenced', ...AWAY, ...FENCED, '--confirm', 'fenced'], {
+      env: { HOMEREGION_FAULT: 'stop@forced:looking' },
+    })
+    await stopped(held)
+    held.child.kill('SIGKILL')
+    await held.done
+    expect(existsSync(scene.fenceFile)).toBe(true)
+    const aborted = await scene.cli(['abort', runIdOf(held.output())])
+    expect(aborted.code, aborted.stdout + aborted.stderr).toBe(0)
+    expect(existsSync(scene.fenceFile)).toBe(false)
+
+    const wished = await scene.cli(['fence', 'apply', 'region-a', '--fence', 'uplink', '--reason', 'smoke in the building', '--yes'])
+    expect(wished.code, wished.stderr).toBe(0)
+    const small = scene.startCli(['failover', 'fenced', ...AWAY, '--fence', 'external', '--rpo-ack', '90s', '--confirm', 'fenced'], {
+      env: { HOMEREGION_FAULT: 'stop@forced:looking' },
+    })
+    await stopped(small)
+    await scene.observe({ ageMs: 200_000 })
+    small.child.kill('SIGCONT')
+    const end = await small.done
+    expect(end.code, end.stderr).toBe(10)
+    expect(end.stderr).toContain('this run leaves it')
+    expect(existsSync(scene.fenceFile)).toBe(true)
+    await unmoved('fenced')
+  })
+})
+
 describe('when the source is dark', () => {
   beforeAll(async () => {
-    const names = [
-      'leased',
-      'thin',
-      's13',
-      'units',
-      'token',
-      'other',
-      'ledger-1',
-      'ledger-2',
-      'many-1',
-      'many-2',
-      'many-3',
-      'many-4',
-      'short-1',
-    ]
-    await scene.register([...names, 'declined', 'rejected', 'glass', 'back', 'worse', 's17', 's28', 'seized', 'external', 'guessed'])
     expect(await scene.store.leadAgents('agent-1', 60_000)).toBe(true)
     await scene.store.grantLease('region-a', 'agent-1', 3_000, 1_000)
     await scene.kill('region-a')
@@ -238,6 +300,9 @@ describe('when the source is dark', () => {
     const done = await run.done
     expect(done.code, done.stdout + done.stderr).toBe(10)
     expect(done.stderr).toMatch(/^error: loss-acknowledged: fail: up to \d+\.\d s may be lost, the acknowledgement covers 30\.0 s/m)
+    // It was in exile by then: what keeps its writers from what was moved away is no longer this run's to take down.
+    expect(done.stderr).toContain('the fences of region-a stay')
+    expect(existsSync(scene.fenceFile)).toBe(true)
     await unmoved('worse')
   })
 
@@ -279,6 +344,45 @@ describe('when the source is dark', () => {
     expect((await scene.store.run(id))?.state).toBe('SEIZED')
     const late = await scene.cli(['resume', id, '--rpo-ack', 'any'])
     expect(late.code, late.stderr).toBe(5)
+  })
+
+  it('at a terminal the bound that was shown is typed, then the key; anything else, or Ctrl-C, changes nothing', async () => {
+    await scene.observe()
+    const typing = ['failover', 'typed', '--from', 'region-a', '--to', 'region-b', '--force', '--rpo-ack', '--observe', '0s']
+    const bound = /Type (\d+s) to own the loss of up to/
+    for (const wrong of ['30', '30m', 'any', '']) {
+      const run = scene.terminal([...typing, '--fence', 'external'])
+      await run.sees(bound)
+      run.types(wrong)
+      expect(await run.done, run.screen()).toBe(10)
+      expect(run.screen()).toMatch(/^state: Nothing was changed\.$/m)
+    }
+    const left = scene.terminal([...typing, '--fence', 'external'])
+    await left.sees(bound)
+    left.interrupts()
+    expect(await left.done, left.screen()).toBe(10)
+    expect(left.screen()).toContain('nobody typed what may be lost')
+
+    const run = scene.terminal([...typing, '--fence', 'attest'])
+    await run.sees(/Why can region-a no longer write\?/)
+    expect(run.screen()).toMatch(/^then {7}nothing is changed yet/m)
+    expect(run.screen()).toMatch(/^agreed by {2}1 of: bob_approves, homeregion_operator/m)
+    run.types('the building burns')
+    await run.sees(bound)
+    run.types(bound.exec(run.screen())?.[1] ?? '')
+    await run.sees(/Type the key \(typed\) to move it to region-b/)
+    run.types('type')
+    expect(await run.done, run.screen()).toBe(3)
+    expect(run.screen()).toContain('Nothing was handed over')
+    await unmoved('typed')
+
+    const done = scene.terminal([...typing, '--fence', 'external'])
+    await done.sees(bound)
+    done.types(bound.exec(done.screen())?.[1] ?? '')
+    await done.sees(/Type the key \(typed\) to move it to region-b/)
+    done.types('typed')
+    expect(await done.done, done.screen()).toBe(0)
+    await moved('typed')
   })
 
   it('an external fence stands after a failover', () => {

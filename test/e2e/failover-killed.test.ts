@@ -12,6 +12,21 @@ const scene = useFailoverScene()
 const KEYS = Array.from({ length: 80 }, (_, i) => `key-${i}`)
 const ANSWERS = ['--observe', '0s', '--rpo-ack', 'any']
 
+/** Where the way to the control plane breaks, and what the command ends with. */
+const CUTS = [
+  ['isolate-start:before', 9, 'Nothing was handed over: the commit was not sent.'],
+  ['isolate-start:after', 9, 'Nothing was handed over: the commit was not sent.'],
+  ['isolate:applied', 9, 'Nothing was handed over: the commit was not sent.'],
+  ['forced:looking', 9, 'Nothing was handed over: the commit was not sent.'],
+  ['forced:verified', 9, 'Nothing was handed over: the commit was not sent.'],
+  ['forced:before', 9, 'Nothing was handed over: the commit was not sent.'],
+  ['forced:after', 7, 'there is only forward'],
+  ['forced:first-opened', 7, 'there is only forward'],
+  ['forced:announced', 7, 'there is only forward'],
+] as const
+
+const cutKey = (point: string) => `cut-${point.replace(':', '-')}`
+
 let used = 0
 function next(): string {
   used += 1
@@ -39,13 +54,16 @@ async function movedAndOpen(key: string): Promise<void> {
   expect(await scene.writeAt('region-b', key)).toBeNull()
 }
 
+beforeAll(async () => {
+  await scene.register([...KEYS, 'lost', 'dark', ...CUTS.map(([point]) => cutKey(point))])
+  await scene.kill('region-a')
+  await scene.observe()
+})
+
 describe('a forced failover that is killed at any of its points', () => {
   let points: readonly string[] = []
 
   beforeAll(async () => {
-    await scene.register(KEYS)
-    await scene.kill('region-a')
-    await scene.observe()
     const counted = await forced(next(), 'count')
     expect(counted.code, counted.stderr).toBe(0)
     points = [...counted.stderr.matchAll(/^fault-point \d+ (\S+)$/gm)].map(m => m[1] ?? '')
@@ -89,19 +107,6 @@ describe('a forced failover that is killed at any of its points', () => {
   })
 })
 
-/** Where the way to the control plane breaks, and what the command ends with. */
-const CUTS = [
-  ['isolate-start:before', 9, 'Nothing was handed over: the commit was not sent.'],
-  ['isolate-start:after', 9, 'Nothing was handed over: the commit was not sent.'],
-  ['isolate:applied', 9, 'Nothing was handed over: the commit was not sent.'],
-  ['forced:looking', 9, 'Nothing was handed over: the commit was not sent.'],
-  ['forced:verified', 9, 'Nothing was handed over: the commit was not sent.'],
-  ['forced:before', 9, 'Nothing was handed over: the commit was not sent.'],
-  ['forced:after', 7, 'there is only forward'],
-  ['forced:first-opened', 7, 'there is only forward'],
-  ['forced:announced', 7, 'there is only forward'],
-] as const
-
 describe('a forced failover whose control plane stops answering', () => {
   let direct = ''
   const through = (port: number) => {
@@ -109,17 +114,13 @@ describe('a forced failover whose control plane stops answering', () => {
     url.port = String(port)
     return { HOMEREGION_CONTROL_PLANE_URL: url.toString() }
   }
-  const keys = ['lost', 'dark', ...CUTS.map(([point]) => `cut-${point.replace(':', '-')}`)]
-
   beforeAll(async () => {
-    await scene.register(keys)
-    await scene.kill('region-a')
     await scene.observe()
     direct = (parse(readFileSync(scene.rig.config, 'utf8')) as { controlPlane: { url: string } }).controlPlane.url
   })
 
   it.each(CUTS)('at %s ends with %i, activates nobody without the commit, and resume ends it', async (point, code, told) => {
-    const key = `cut-${point.replace(':', '-')}`
+    const key = cutKey(point)
     const link = await startTcpLink(Number(new URL(direct).port))
     try {
       const run = scene.startCli(forcing(key), { env: { HOMEREGION_FAULT: `stop@${point}`, ...through(link.port) } })

@@ -13,6 +13,7 @@ import type { RegionObservation } from '../../src/domain/loss.ts'
 import type { ControlPlane } from '../../src/domain/ports.ts'
 import type { CliOptions, CliResult, CliRun } from '../rig/cli.ts'
 import { type Rig, startRig } from '../rig/rig.ts'
+import { startAtTerminal, type TerminalRun } from '../rig/terminal.ts'
 import { COMMAND_TIMEOUT_MS } from './scene.ts'
 
 /** Listed in policy.approvals. */
@@ -40,6 +41,8 @@ export interface FailoverScene {
   observe(look?: Partial<RegionObservation>): Promise<void>
   cli(args: readonly string[], options?: CliOptions & { readonly as?: string }): Promise<CliResult>
   startCli(args: readonly string[], options?: CliOptions): CliRun
+  /** The same at a real terminal. */
+  terminal(args: readonly string[]): TerminalRun
   record(key: string): Promise<string>
   /** What region-b's boundary says. */
   boundary(key: string): Promise<string>
@@ -165,6 +168,10 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
         ...more,
       }),
     startCli: (args, more = {}) => there(rig).startCli(['--config', config, ...args], { timeoutMs: COMMAND_TIMEOUT_MS, ...more }),
+    terminal: args => {
+      const { dir } = there(rig)
+      return startAtTerminal(['--config', config, ...args], { HOMEREGION_STATE_DIR: join(dir, 'state') })
+    },
     record: async key => {
       const { rows } = await there(control).query<{ text: string }>(
         `select format('%s %s epoch %s', state, home_region, epoch) as text from homeregion_control.ownership where key = $1`,

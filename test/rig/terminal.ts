@@ -1,0 +1,75 @@
+import { spawn } from 'node:child_process'
+import { stripVTControlCharacters } from 'node:util'
+import { packageFile } from '../../src/adapters/files/package-root.ts'
+import { ensureBundle } from './bundle.ts'
+
+export interface TerminalRun {
+  /** What stands on the screen and above it, without colours and the cursor's ways. */
+  screen(): string
+  /** Resolves when the screen matches from what was typed last on. @throws when it ends, or `timeoutMs` passes, without */
+  sees(pattern: RegExp, timeoutMs?: number): Promise<void>
+  /** As from the keyboard, with Return. */
+  types(line: string): void
+  /** Ctrl-C, as the terminal sends it. */
+  interrupts(): void
+  readonly done: Promise<number | null>
+}
+
+/** Runs the command line at a real terminal of 80 columns: script(1) of util-linux makes one. */
+export function startAtTerminal(args: readonly string[], environment: Readonly<Record<string, string>>): TerminalRun {
+  ensureBundle()
+  const command = [process.execPath, packageFile('bin', 'homeregion.js'), ...args].map(quoted).join(' ')
+  const child = spawn('script', ['-qfec', `stty cols 80 rows 50; exec ${command}`, '/dev/null'], {
+    env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', TERM: 'xterm', ...environment },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  let text = ''
+  let from = 0
+  const changed = new Set<() => void>()
+  child.stdout.setEncoding('utf8')
+  child.stdout.on('data', (data: string) => {
+    text += data
+    for (const look of changed) look()
+  })
+  child.stdin.on('error', () => undefined)
+  const killer = setTimeout(() => child.kill('SIGKILL'), 120_000)
+  const done = new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', code => {
+      clearTimeout(killer)
+      resolve(code)
+    })
+  })
+  const screen = () => stripVTControlCharacters(text).replaceAll('\r', '')
+  const send = (keys: string) => {
+    from = text.length
+    child.stdin.write(keys)
+  }
+  return {
+    screen,
+    sees: async (pattern, timeoutMs = 60_000) => {
+      await new Promise<void>((resolve, reject) => {
+        const finish = (settle: () => void) => {
+          clearTimeout(timer)
+          changed.delete(look)
+          settle()
+        }
+        const look = () => {
+          if (pattern.test(stripVTControlCharacters(text.slice(from)).replaceAll('\r', ''))) finish(resolve)
+        }
+        const missing = (why: string) => () => finish(() => reject(new Error(`${why} before ${pattern} stood there:\n${screen()}`)))
+        const timer = setTimeout(missing(`${timeoutMs} ms passed`), timeoutMs)
+        changed.add(look)
+        done.then(missing('it ended'), reject)
+        look()
+      })
+    },
+    types: line => send(`${line}\r`),
+    interrupts: () => send('\u0003'),
+    done,
+  }
+}
+
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", `'\\''`)}'`
+}
