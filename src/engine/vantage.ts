@@ -4,7 +4,6 @@ import { fail, type Observation, pass } from '../domain/evidence.ts'
 import type { Sight } from '../domain/loss.ts'
 import type { PathAnswer } from '../domain/ports.ts'
 import type { Engine } from './context.ts'
-import { textOf } from './recover.ts'
 
 /** Who sees a region, from everywhere that can be asked. */
 export type Vantage = {
@@ -106,7 +105,7 @@ const ANSWERS: PathAnswer = { reached: true, text: 'answers' }
 async function inTime(engine: Engine, patienceMs: number, call: Promise<PathAnswer>): Promise<PathAnswer> {
   const silence = new AbortController()
   const answer = call.catch((error: unknown): PathAnswer => {
-    const text = textOf(error)
+    const text = isHomeregionError(error) ? error.text.fact : error instanceof Error ? error.message : String(error)
     const silent = (['kafka-unreachable', 'region-unreachable', 'secret-unavailable'] as const).some(code => isHomeregionError(error, code))
     return silent ? { reached: false, text: `does not answer: ${text}` } : { reached: true, text: `answers: ${text}` }
   })
