@@ -7,9 +7,8 @@ import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { Plan, PlannedMove } from '../domain/plan.ts'
 import type { Runbook } from '../domain/runbook.ts'
 import type { Engine, Operator } from './context.ts'
-import type { Tries } from './look-ahead.ts'
 import type { RunJournal } from './run-journal.ts'
-import type { Vantage } from './vantage.ts'
+import type { OwnTries, Vantage } from './vantage.ts'
 
 /** What the configuration says that a forced failover has to know beyond what every run knows. */
 export type ForcedSettings = {
@@ -35,6 +34,9 @@ export function patienceMs({ policy }: ForcedSettings): number {
 
 /** Somebody's word that the source can no longer write; `saidAtMs` by the engine's monotonic clock. */
 export type Attestation = { readonly reason: string; readonly by: string; readonly saidAtMs: number }
+
+/** This host's tries to reach the source, and when they were begun: what they say is as of then. */
+export type Tries = { readonly own: OwnTries; readonly asOf: string; readonly asOfMonotonicMs: number; readonly endedMonotonicMs: number }
 
 /** One forced failover on its way. Mutable on purpose: it is the engine's only picture, corrected from the authority. */
 export type ForcedMove = {

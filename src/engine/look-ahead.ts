@@ -1,9 +1,5 @@
-import type { ForcedMove } from './forced-move.ts'
-import { patienceMs } from './forced-move.ts'
-import { type OwnTries, tryRegion } from './vantage.ts'
-
-/** This host's tries to reach the source, and when they were begun: what they say is as of then. */
-export type Tries = { readonly own: OwnTries; readonly asOf: string; readonly asOfMonotonicMs: number; readonly endedMonotonicMs: number }
+import { type ForcedMove, patienceMs, type Tries } from './forced-move.ts'
+import { tryRegion } from './vantage.ts'
 
 /** Answers older than this are asked for again before the commit. */
 const YOUNG_MS = 1_000
