@@ -154,9 +154,10 @@ describe('a forced failover whose control plane stops answering', () => {
       const end = await run.done
       expect(end.code, end.stdout + end.stderr).toBe(9)
       expect(end.stderr).toMatch(/^state: Whether the keys were handed to region-b is not known; region-b's boundary was not opened\./m)
-      expect(await scene.record('lost')).toBe('ACTIVE region-b epoch 2')
+      // The answer that broke the way may have been one to the lease's renewal: the commit came through as a rule, and not always.
+      await handedOver('lost')
       expect(await scene.writeAt('region-b', 'lost')).not.toBeNull()
-      const resumed = await scene.cli(['resume', runIdOf(end.stderr), '--observe', '0s'])
+      const resumed = await scene.cli(['resume', runIdOf(end.stderr), '--confirm', 'lost', ...ANSWERS])
       expect(resumed.code, resumed.stdout + resumed.stderr).toBe(0)
       await movedAndOpen('lost')
     } finally {
