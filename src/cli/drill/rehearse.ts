@@ -146,13 +146,17 @@ async function failBack(site: DrillSite, stages: Stages, run: string): Promise<n
   return await stages.do(`homeregion failback ${run}`, async () => {
     const began = performance.now()
     let beganAtMs = began
+    let refusal = 'it was not tried'
+    const heard = (fact: string) => {
+      refusal = fact
+    }
     const moved = async () => {
       beganAtMs = performance.now()
       const args = ['failback', run, '--confirm-count', String(site.keys.length), '--observe', '0s', ...REASON]
       // Its lease is granted again a moment after its exile is over; until then the preflight refuses, and nothing was moved.
-      return (await tried<object>(site, args, { unless: 'check-refused' })) !== null
+      return (await tried<object>(site, args, { unless: 'check-refused', heard })) !== null
     }
-    if (!(await site.until(moved, RETURN_MS))) throw new StepFailed(`failback was refused for ${RETURN_MS / 1000} s`)
+    if (!(await site.until(moved, RETURN_MS))) throw new StepFailed(`failback was refused for ${RETURN_MS / 1000} s: ${refusal}`)
     await writesUnder(site, SOURCE, BACK)
     return Math.round(performance.now() - beganAtMs)
   })

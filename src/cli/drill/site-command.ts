@@ -17,10 +17,18 @@ export async function needed<T>(site: DrillSite, args: readonly string[]): Promi
 }
 
 /** The same, but null where it was refused for the one reason that is expected. */
-export async function tried<T>(site: DrillSite, args: readonly string[], about: { readonly unless: ErrorCode }): Promise<T | null> {
+export async function tried<T>(
+  site: DrillSite,
+  args: readonly string[],
+  about: { readonly unless: ErrorCode; readonly heard?: (fact: string) => void },
+): Promise<T | null> {
   const { code, stdout, stderr } = await site.command([...args, '-o', 'json'])
   if (code === 0) return JSON.parse(stdout) as T
-  if (errorIn(stderr)?.code === about.unless) return null
+  const error = errorIn(stderr)
+  if (error?.code === about.unless) {
+    about.heard?.(error.fact)
+    return null
+  }
   throw new StepFailed(`homeregion ${args[0] ?? ''} ended with ${code ?? 'a signal'}: ${reasonIn(stdout, stderr)}`)
 }
 
