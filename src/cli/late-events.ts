@@ -19,7 +19,11 @@ const WAIT_MS = 1_500
  * Of each region, those that are not zero. Only a forced failover leaves events that come too late, so where there never was one nobody is asked, and
  * status stays with what the control plane says.
  */
-export async function lateEvents(world: World, config: Config, exiles: readonly Exile[]): Promise<readonly LateEvents[]> {
+export async function lateEvents(
+  world: Pick<World, 'region'>,
+  config: Pick<Config, 'topology' | 'regions'>,
+  exiles: readonly Exile[],
+): Promise<readonly LateEvents[]> {
   if (exiles.length === 0 || config.topology === 'shared') return []
   // Open ones first: while a region is in exile, its return lists them.
   const [exile] = exiles
@@ -28,7 +32,7 @@ export async function lateEvents(world: World, config: Config, exiles: readonly 
   return asked.filter(late => late.undecided !== 0)
 }
 
-async function undecided(world: World, region: string): Promise<Pick<LateEvents, 'undecided' | 'why'>> {
+async function undecided(world: Pick<World, 'region'>, region: string): Promise<Pick<LateEvents, 'undecided' | 'why'>> {
   let timer: NodeJS.Timeout | undefined
   const patience = new Promise<Pick<LateEvents, 'undecided' | 'why'>>(resolve => {
     timer = setTimeout(() => {

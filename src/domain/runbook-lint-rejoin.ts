@@ -43,7 +43,7 @@ export const REJOIN_RULES = {
 
 function tooEarly(kind: RejoinKind, i: number, steps: readonly Step[]): Finding {
   const before = REJOIN_ORDER.slice(0, REJOIN_ORDER.indexOf(kind)).filter(other => steps.slice(i + 1).some(s => s.action?.kind === other))
-  return finding(i, 'action', `${kind} comes before ${before.join(', ')}`, `${BECAUSE[kind]}: ${REJOIN_ORDER.join(', ')}`)
+  return finding(i, 'action', `${kind} comes before ${before.join(', ')}`, `${BECAUSE[kind]}; the order is ${REJOIN_ORDER.join(', ')}`)
 }
 
 /** Nothing before the fence, and nothing after the end: the same command could not go on there, since there is no exile any more. */

@@ -42,7 +42,7 @@ test('a rejoin that lifts first says which step has to come before, and why', ()
   expect(lintRunbook(first)).toMatchObject([
     {
       ...{ rule: 'rejoin-in-order', path: ['steps', 0, 'action'], message: 'lift comes before fence, follow, list, decide, level' },
-      hint: expect.stringMatching(/opened when it is level.*: fence, follow, list, decide, level, lift, end$/) as string,
+      hint: expect.stringMatching(/opened when it is level.*; the order is fence, follow, list, decide, level, lift, end$/) as string,
     },
   ])
 })

@@ -1,0 +1,70 @@
+import { Chalk } from 'chalk'
+import { expect, test } from 'vitest'
+import type { Printer } from '../../src/cli/context.ts'
+import { lateEvents } from '../../src/cli/late-events.ts'
+import { type Status, statusJson, statusPaste, statusText } from '../../src/cli/render/status.ts'
+import { HomeregionError } from '../../src/domain/errors.ts'
+import type { Exile } from '../../src/domain/failover.ts'
+import type { RegionDatabase } from '../../src/domain/ports.ts'
+
+type Count = ReturnType<RegionDatabase['quarantineCount']>
+
+const printer: Printer = { style: new Chalk({ level: 0 }), isTerminal: false, columns: 100, write: () => undefined, line: () => undefined }
+const REGIONS = { topology: 'independent', regions: ['region-a', 'region-b', 'region-c'].map(name => ({ name })) } as unknown as Parameters<
+  typeof lateEvents
+>[1]
+const exile = (endedAt: string | null): Exile => ({
+  ...{ id: 'e', region: 'region-a', runIds: ['run-1', 'run-2'], since: 'then', done: [], undecided: 0, endedAt },
+  ...{ endedBy: null, endReason: null },
+})
+const world = (counts: Readonly<Record<string, () => Count>>) => ({
+  region: (name: string) =>
+    ({ quarantineCount: counts[name] ?? (() => Promise.reject(new Error('nobody was to be asked'))) }) as RegionDatabase,
+})
+const counted = (undecided: number) => () => Promise.resolve({ total: 9, undecided })
+const dark = () => Promise.reject(new HomeregionError('region-unreachable', { fact: 'region-c database does not answer' }))
+
+function status(late: Status['late']): Status {
+  return {
+    ...{
+      service: 'billing',
+      asOf: 'now',
+      counts: [],
+      keys: [],
+      openRuns: [],
+      history: [],
+      leases: [],
+      agents: [],
+      exiles: [],
+      approvals: [],
+    },
+    ...{ drills: [], fences: [], late, degraded: late.length > 0 },
+  }
+}
+
+test('late events are shown where some are undecided, and a region that cannot be asked is not called clean', async () => {
+  const late = await lateEvents(world({ 'region-a': counted(0), 'region-b': counted(3), 'region-c': dark }), REGIONS, [exile('ended')])
+  const lines = [
+    'late events in region-b: 3 undecided, kept and not applied',
+    '  next: homeregion reconcile run-2',
+    'late events in region-c: not seen (region-c database does not answer)',
+  ]
+  for (const text of [statusText(status(late), printer), statusPaste(status(late))]) expect(text).toContain(lines.join('\n'))
+  expect(JSON.parse(statusJson(status(late)))).toMatchObject({ late: [{ region: 'region-b', undecided: 3 }, { undecided: null }] })
+})
+
+test('where nothing is undecided, or there was never a forced failover, status says nothing of late events', async () => {
+  const clean = world({ 'region-a': counted(0), 'region-b': counted(0), 'region-c': counted(0) })
+  expect(await lateEvents(clean, REGIONS, [exile(null)])).toEqual([])
+  expect(await lateEvents(world({}), REGIONS, [])).toEqual([])
+  expect(statusPaste(status([]))).not.toContain('late events')
+})
+
+test('a region that does not answer is not waited for, and while one is in exile its return is what lists them', async () => {
+  const silent = () => new Promise<never>(() => undefined)
+  const late = await lateEvents(world({ 'region-a': silent, 'region-b': counted(1), 'region-c': counted(0) }), REGIONS, [exile(null)])
+  expect(late).toMatchObject([
+    { region: 'region-a', undecided: null, why: expect.stringMatching(/^no answer within/) as string },
+    { undecided: 1, next: 'homeregion rejoin region-a' },
+  ])
+})
