@@ -25,7 +25,7 @@ describe('installing the boundary of a shared database', () => {
     await f.store.register([{ key: 'early', homeRegion: 'region-a' }])
     expect((await install()).applied).toBe(true)
     expect(await install(f.config, f.regionB)).toEqual({ shown: [], applied: false })
-    const sound = { guardProblems: [], missingPrivileges: [], boundaryVersion: 3 }
+    const sound = { guardProblems: [], missingPrivileges: [], boundaryVersion: 4 }
     expect(await f.a.facts()).toMatchObject({ region: 'region-a', ...sound })
     expect(await f.b.facts()).toMatchObject({ region: 'region-b', ...sound })
     expect((await f.store.facts()).schemaProblems).toEqual([])
