@@ -17,7 +17,7 @@ describe('the boundary', () => {
     expect(again).toEqual({ shown: [], applied: false })
     expect(await f.db.facts()).toMatchObject({
       region: 'region-a',
-      boundaryVersion: 3,
+      boundaryVersion: 4,
       guardProblems: [],
       missingPrivileges: [],
       readOnly: false,
