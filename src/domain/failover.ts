@@ -99,6 +99,11 @@ export type Exile = {
   readonly endReason: string | null
 }
 
+/** What an agent writes as its reason when it fences a region in this exile: by it everybody knows later whose fence that is. */
+export function exileFenceReason({ region, since }: Pick<Exile, 'region' | 'since'>): string {
+  return `${region} is in exile since ${since} and answers again`
+}
+
 export const RECONCILE_KINDS = ['event', 'row', 'idempotency', 'phantom'] as const
 /** `phantom`: an event was published, and the row it tells of was lost with a crashed database. */
 export type ReconcileKind = (typeof RECONCILE_KINDS)[number]

@@ -1,4 +1,5 @@
 import { HomeregionError } from '../domain/errors.ts'
+import { exileFenceReason } from '../domain/failover.ts'
 import { BOUNDARY_FENCE, type FenceCause } from '../domain/fence.ts'
 import { showKey } from '../domain/key.ts'
 import type { RejoinKind } from '../domain/runbook-lint-rejoin.ts'
@@ -119,11 +120,14 @@ async function liftOwn(rejoining: Rejoining): Promise<void> {
   // Once more, now that nobody can have written: what has appeared since is on the list, takes `level` back, and keeps the fence.
   if (!shared) await listLost(parts, region, await taken())
   await requireDecided(rejoining)
-  if (!(await exileOf(parts, region)).done.includes('level')) throw changedMeanwhile(region)
+  const exile = await exileOf(parts, region)
+  if (!exile.done.includes('level')) throw changedMeanwhile(region)
   for (const fence of fences(region)) {
     const status = await fence.status()
     if (status.state === 'lifted') continue
-    const own = fence.name === BOUNDARY_FENCE && status.cause?.reason.startsWith(`${REASON}:`) === true
+    // An agent that saw the region at the same moment as this command may have asked last.
+    const why = status.cause?.reason ?? ''
+    const own = fence.name === BOUNDARY_FENCE && (why.startsWith(`${REASON}:`) || why === exileFenceReason(exile))
     if (!own) {
       tell(
         `fence ${fence.name} of ${region} is ${status.state}${status.cause === null ? '' : ` (${status.cause.by}: ${status.cause.reason})`}: homeregion fence lift ${region}`,

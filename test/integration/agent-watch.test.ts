@@ -194,3 +194,44 @@ test('a region in exile that answers again is closed at once; one that is back i
   await watch.look(region.name)
   expect(await fence.status()).toMatchObject({ state: 'lifted' })
 })
+
+test('a fence that an agent puts up while the region is let in again comes down, whether the exile ends before it or after; others’ stay', async () => {
+  const exile = { id: randomUUID(), region: region.name, runIds: ['r1'], since: '2026-02-01T00:00:00Z', done: [], undecided: 0 }
+  const [open, ended] = [
+    { ...exile, endedAt: null, endedBy: null, endReason: null },
+    { ...exile, endedAt: '2026-02-02T00:00:00Z', endedBy: 'op', endReason: 'level' },
+  ]
+  // It ends between the agent's look at the record and its fence.
+  const late = createExileWatch({
+    ...parts,
+    fences: () => [
+      {
+        ...fence,
+        apply: async cause => {
+          const lines = await fence.apply(cause)
+          exiles = [ended]
+          return lines
+        },
+      },
+    ],
+  })
+  exiles = [open]
+  log = []
+  await late.look(region.name)
+  expect(await fence.status()).toMatchObject({ state: 'lifted' })
+  expect(log.filter(l => l.startsWith('exile-fence-taken-back'))).toHaveLength(1)
+  expect(log.filter(l => l.startsWith('alarm'))).toEqual([])
+  // It ends a moment after, and whoever ended it had lifted before.
+  const watch = createExileWatch(parts)
+  exiles = [open]
+  await watch.look(region.name)
+  expect(await fence.status()).toMatchObject({ state: 'applied' })
+  exiles = [ended]
+  await createExileWatch({ ...parts, agentId: 'agent two' }).look(region.name)
+  expect(await fence.status()).toMatchObject({ state: 'lifted' })
+  await fence.apply(CAUSE)
+  await createExileWatch(parts).look(region.name)
+  expect(await fence.status()).toMatchObject({ state: 'applied' })
+  await liftStanding(fence, CAUSE)
+  expect(await write()).toBeNull()
+})
