@@ -12,6 +12,8 @@ import type { CliRun } from '../rig/cli.ts'
 import { type LinkedConfig, type LinkedRegions, startLinkedRegions } from '../rig/linked-regions.ts'
 
 export const APPROVER = 'bob_approves'
+/** Longer than a hundred forced runs; the scene ends it. */
+const AGENT_MS = 4 * 3_600_000
 const PASSWORD = 'approver-of-a-throwaway-cluster'
 
 /** One committed write of a region, as its outbox holds it. */
@@ -119,7 +121,7 @@ export function useLinkedScene(change: (config: LinkedConfig, dir: string) => vo
       return there()
     },
     agent: () => {
-      const agent = there().startCli(['agent', '--listen', '127.0.0.1:0'])
+      const agent = there().startCli(['agent', '--listen', '127.0.0.1:0'], { timeoutMs: AGENT_MS })
       agents.push(agent)
       return agent
     },

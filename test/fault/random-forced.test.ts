@@ -31,7 +31,10 @@ test(
     for (let number = 1; number <= RUNS; number += 1) {
       const random = createRandom(SEED, `run ${number}`)
       await once(number, random, tally).catch((error: unknown) => {
-        throw new Error(`run ${number} of seed ${SEED}: ${String(error)}\n${agent.output().slice(-1500)}`, { cause: error })
+        throw new Error(
+          `run ${number} of seed ${SEED}: ${String(error)}\nagent ${agent.child.exitCode ?? agent.child.signalCode ?? 'runs'}\n${agent.output().slice(-1500)}`,
+          { cause: error },
+        )
       })
     }
     console.info(JSON.stringify(tally))
