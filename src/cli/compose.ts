@@ -81,7 +81,11 @@ export function compose(config: Config, env: Env): World {
     },
     fenceJournal,
     engine,
-    installers: only => installersOf(config, secrets, only === null ? config.regions : only.map(named), only === null),
+    installers: ({ only, without }) => {
+      const left = without?.map(named) ?? []
+      const regions = (only?.map(named) ?? config.regions).filter(r => !left.includes(r))
+      return installersOf(config, secrets, regions, only === undefined)
+    },
     holder,
     close: async () => {
       const closed = Promise.allSettled([
@@ -106,6 +110,7 @@ function addressOf(url: string): string {
 function installersOf(config: Config, secrets: Secrets, regions: readonly RegionConfig[], withControlPlane: boolean): readonly Installer[] {
   const controlPlane: Installer = {
     place: 'control plane',
+    region: null,
     install: async dryRun => {
       const { statements, stands } = await installControlPlane({ config, secrets, dryRun })
       return stands ? [] : statements.map(s => `-- ${s.why}\n${s.sql};`)
@@ -113,6 +118,7 @@ function installersOf(config: Config, secrets: Secrets, regions: readonly Region
   }
   const boundaries = regions.map(region => ({
     place: `${region.name} boundary`,
+    region: region.name,
     install: async (dryRun: boolean) => (await installBoundary({ config, region, secrets, dryRun })).shown,
   }))
   return withControlPlane ? [controlPlane, ...boundaries] : boundaries

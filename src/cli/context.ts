@@ -27,10 +27,15 @@ export type GlobalOptions = {
 /** Installs or brings up to date one place. `install(true)` only looks; both return the statements, none when it stands as configured. */
 export interface Installer {
   readonly place: string
+  /** null: the control plane. */
+  readonly region: string | null
   install(dryRun: boolean): Promise<readonly string[]>
 }
 
 /** The adapters of one configuration, wired. Connections are made on first use. */
+/** `only`: these regions, and not the control plane. `without`: everything but these regions. */
+export type InstallChoice = { readonly only?: readonly string[] | undefined; readonly without?: readonly string[] | undefined }
+
 export interface World {
   readonly controlPlane: ControlPlane
   region(name: string): RegionDatabase
@@ -44,7 +49,7 @@ export interface World {
   /** An engine over these adapters, acting for `operator`. */
   engine(operator: Operator): Engine
   /** The control plane and each region, or only the regions named. */
-  installers(only: readonly string[] | null): readonly Installer[]
+  installers(choice: InstallChoice): readonly Installer[]
   /** This process, as runs record it. */
   readonly holder: Holder
   close(): Promise<void>

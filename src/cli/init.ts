@@ -1,15 +1,27 @@
-import { HomeregionError } from '../domain/errors.ts'
+import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { CliContext, Installer, World } from './context.ts'
 import { isInteractive } from './operator.ts'
 
-export type InitFlags = { readonly dryRun?: boolean; readonly yes?: boolean; readonly region?: readonly string[] }
+export type InitFlags = {
+  readonly dryRun?: boolean
+  readonly yes?: boolean
+  readonly region?: readonly string[]
+  readonly without?: readonly string[]
+}
 
 /** Every place is looked at before the first one is changed, so that one that refuses stops all of them. */
 export async function init(context: CliContext, flags: InitFlags): Promise<void> {
   const format = context.format('json')
   const world = await context.connect()
-  const installers = world.installers(flags.region ?? null)
-  const looked = await Promise.all(installers.map(async installer => ({ installer, statements: await installer.install(true) })))
+  const installers = world.installers({ only: flags.region, without: flags.without })
+  const looked = await Promise.all(
+    installers.map(async installer => ({
+      installer,
+      statements: await installer.install(true).catch((error: unknown) => {
+        throw darkRegion(error, installer, flags)
+      }),
+    })),
+  )
   const todo = looked.filter(l => l.statements.length > 0)
   if (format === 'text') for (const l of looked) context.out.line(described(l.installer, l.statements, flags.dryRun === true))
   // Before the question: what comes of it has to be known to whoever answers.
@@ -46,6 +58,17 @@ export async function init(context: CliContext, flags: InitFlags): Promise<void>
       ),
     )
   else if (flags.dryRun === true) context.out.line('Nothing was changed.')
+}
+
+/** Who approves stands in the control plane: it can follow the configuration while a region is dark. */
+function darkRegion(error: unknown, installer: Installer, { region, without = [] }: InitFlags): unknown {
+  if (installer.region === null || region !== undefined || !isHomeregionError(error, 'region-unreachable')) return error
+  const next = `homeregion init --without ${[...without, installer.region].join(' ')}   (and again without it when ${installer.region} is back)`
+  return new HomeregionError(
+    error.code,
+    { fact: error.text.fact, state: 'Nothing was changed.', next },
+    { cause: error, fields: error.fields },
+  )
 }
 
 async function withoutLease(context: CliContext, world: World): Promise<readonly string[]> {

@@ -60,7 +60,7 @@ function problem(error: unknown): string | null {
   if (violated(error) === 'approval_by_another') return 'the one who began a run cannot approve it'
   if (violated(error) === 'approval_break_glass') return 'breaking the glass approves, and needs a reason'
   if (sqlstate(error) !== REFUSAL.notApproved) return null
-  return `${error instanceof Error ? error.message : 'the login is not among the approvers'} of the control plane's policy (policy.approvals, as of the last init)`
+  return `${error instanceof Error ? error.message : 'the login is not among the approvers'} of the control plane's policy, which is policy.approvals as of the last homeregion init`
 }
 
 async function notOpen(connection: Connection, runId: string, cause: unknown): Promise<HomeregionError> {
@@ -79,8 +79,11 @@ async function notOpen(connection: Connection, runId: string, cause: unknown): P
       )
 }
 
+const NEXT =
+  'the same command with another login of policy.approvals; or homeregion init (--without the dark region), if that was changed since'
+
 function refused(why: string, cause: unknown): HomeregionError {
-  return new HomeregionError('approval-refused', { fact: why, state: 'Nothing was recorded.', next: 'homeregion config show' }, { cause })
+  return new HomeregionError('approval-refused', { fact: why, state: 'Nothing was recorded.', next: NEXT }, { cause })
 }
 
 function approval(row: Row): Approval {

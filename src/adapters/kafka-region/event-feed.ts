@@ -42,6 +42,8 @@ const COMMIT_EVERY_MS = 50
 // The shortest that a broker allows by default: a consumer that was killed is missed for this long.
 const SESSION_MS = 6000
 const REOPEN_MS = 300
+// An idle fetch comes back within IDLE_FETCH_MS. A reader whose network went away and came back can wait for an answer for ever and call it running.
+const SILENT_MS = 10_000
 
 /** Reads `topic` from the group's committed offsets, or from its beginning, for ever, until it is closed. */
 export function startEventFeed(connection: KafkaConnection, options: FeedOptions, handler: FeedHandler): EventFeed {
@@ -51,6 +53,8 @@ export function startEventFeed(connection: KafkaConnection, options: FeedOptions
   const done = new Map<number, bigint>()
   let consumer: Consumer | null = null
   let timer: NodeJS.Timeout | null = null
+  /** Batches in the hands of the handler: nothing need be fetched meanwhile. */
+  let handled = 0
 
   const commit = async (): Promise<void> => {
     const offsets = [...due].map(([partition, offset]) => ({ topic, partition, offset: offset.toString() }))
@@ -79,7 +83,12 @@ export function startEventFeed(connection: KafkaConnection, options: FeedOptions
       value: m.value?.toString() ?? '',
     }))
     if (first === undefined || !payload.isRunning() || payload.isStale()) return
-    const progress = await handler.batch([first, ...rest], () => payload.heartbeat())
+    handled += 1
+    const progress = await handler
+      .batch([first, ...rest], () => payload.heartbeat())
+      .finally(() => {
+        handled -= 1
+      })
     if (progress.next > first.offset) payload.resolveOffset((progress.next - 1n).toString())
     if (progress.committed !== null) commitSoon(batch.partition, progress.committed)
   }
@@ -102,6 +111,16 @@ export function startEventFeed(connection: KafkaConnection, options: FeedOptions
       stop = resolve
     })
     closing.signal.addEventListener('abort', stop)
+    let heardAt = performance.now()
+    const heard = () => {
+      heardAt = performance.now()
+    }
+    reader.on(reader.events.FETCH, heard)
+    reader.on(reader.events.GROUP_JOIN, heard)
+    const silence = setInterval(() => {
+      if (handled > 0) heard()
+      else if (performance.now() - heardAt > SILENT_MS) stop()
+    }, IDLE_FETCH_MS)
     try {
       reader.on(reader.events.CRASH, event => {
         if (!event.payload.restart) stop()
@@ -124,6 +143,7 @@ export function startEventFeed(connection: KafkaConnection, options: FeedOptions
       await Promise.race([commit().catch(() => undefined), wait(IDLE_FETCH_MS)])
     } finally {
       closing.signal.removeEventListener('abort', stop)
+      clearInterval(silence)
       consumer = null
       await disconnect(reader)
     }

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
+import type { InitFlags } from '../init.ts'
 
 export function register(program: Command, context: CliContext): void {
   program
@@ -8,7 +9,8 @@ export function register(program: Command, context: CliContext): void {
     .option('--dry-run', 'show the SQL and stop')
     .option('-y, --yes', 'apply without asking')
     .option('--region <name...>', 'only these regions, and not the control plane')
-    .action(async (flags: { dryRun?: boolean; yes?: boolean; region?: string[] }) => {
+    .option('--without <region...>', 'leave these regions out, because they are dark; the control plane is installed all the same')
+    .action(async (flags: InitFlags) => {
       const { init } = await import('../init.ts')
       await init(context, flags)
     })

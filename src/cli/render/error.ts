@@ -1,6 +1,7 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import { EXIT } from '../../domain/exit-codes.ts'
 import type { Printer } from '../context.ts'
+import { fitted } from './wrapped.ts'
 
 /** What went wrong, as a coded error: whatever is not one already is a bug, and says so. */
 export function asCoded(error: unknown): HomeregionError {
@@ -19,10 +20,12 @@ export function asCoded(error: unknown): HomeregionError {
 /** Three lines: the fact, the state of the data, the command to run next. A report of many problems stands between. */
 export function printError(error: HomeregionError, printer: Printer, debug: boolean): void {
   const { style } = printer
-  printer.line(`${style.red('error:')} ${printable(error.text.fact)}`)
+  // As wide as the label, whose colour takes no room.
+  const after = (text: string) => fitted(printer, `${' '.repeat(7)}${printable(text)}`, 7).slice(7)
+  printer.line(`${style.red('error:')} ${after(error.text.fact)}`)
   const report = error.fields['report']
   if (typeof report === 'string') printer.line(printable(report))
-  if (error.text.state !== undefined) printer.line(`${style.bold('state:')} ${printable(error.text.state)}`)
+  if (error.text.state !== undefined) printer.line(`${style.bold('state:')} ${after(error.text.state)}`)
   if (error.text.next !== undefined) printer.line(`${style.bold('next:')}  ${printable(error.text.next)}`)
   if (debug) printer.line(printable((error.cause instanceof Error ? error.cause.stack : error.stack) ?? ''))
 }

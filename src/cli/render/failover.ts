@@ -8,6 +8,7 @@ import { isOwn } from '../../engine/vantage.ts'
 import { boundToType, roomMs } from '../failover/acknowledge.ts'
 import type { Prepared } from '../failover/prepare.ts'
 import { renderTable } from './table.ts'
+import { wrapped } from './wrapped.ts'
 
 const KEYS_SHOWN = 8
 
@@ -70,19 +71,6 @@ function labelled(columns: number, rows: readonly (readonly [string, string])[])
 }
 
 const LABEL = 11
-
-/** Broken between words; what follows the first line is indented. */
-function wrapped(text: string, indent: number, columns: number): string {
-  const lines: string[] = []
-  let rest = text
-  while (rest.length > columns) {
-    const at = rest.lastIndexOf(' ', columns)
-    if (at <= indent) break
-    lines.push(rest.slice(0, at))
-    rest = `${' '.repeat(indent)}${rest.slice(at + 1)}`
-  }
-  return [...lines, rest].join('\n')
-}
 
 function movingText({ keys, blocked }: LossEstimate): string {
   const moving = keys.length - blocked.length

@@ -5,6 +5,7 @@ import type { RunEvent } from '../../engine/context.ts'
 import type { Printer } from '../context.ts'
 import { printable } from './error.ts'
 import { keysText } from './plan.ts'
+import { fitted } from './wrapped.ts'
 
 /** One line a fact, on stderr, in the order things happen: readable live, in a log and in a ticket. */
 export type Progress = { readonly report: (event: RunEvent) => void; readonly close: () => void }
@@ -17,7 +18,7 @@ export function createProgress(printer: Printer, live: LiveLine): Progress {
   // What comes from outside is made harmless; the mark in front is ours, and so is its colour.
   const line = (text: string, verdict?: Verdict) => {
     live.clear()
-    printer.line(verdict === undefined ? printable(text) : `${mark(printer, verdict)} ${printable(text)}`)
+    printer.line(verdict === undefined ? fitted(printer, printable(text), 2) : `${mark(printer, verdict)} ${printable(text)}`)
   }
   const report = (event: RunEvent): void => {
     switch (event.type) {
@@ -66,8 +67,12 @@ export const noLiveLine: LiveLine = { show: () => false, clear: () => undefined 
 
 export function evidenceLine(printer: Printer, evidence: Evidence): string {
   const required = evidence.verdict === 'pass' ? '' : `  (required: ${evidence.required})`
-  return `    ${mark(printer, evidence.verdict)} ${printable(`${evidence.check}: ${cut(evidence.observed)}${required}  [${evidence.observer}]`)}`
+  const text = printable(`${evidence.check}: ${cut(evidence.observed)}${required}  [${evidence.observer}]`)
+  // Fitted with room for the mark, whose colour takes none.
+  return `    ${mark(printer, evidence.verdict)}${fitted(printer, `${' '.repeat(MARKED)}${text}`, MARKED).slice(MARKED - 1)}`
 }
+
+const MARKED = '    ok '.length
 
 export function mark(printer: Printer, verdict: Verdict): string {
   switch (verdict) {

@@ -1,0 +1,19 @@
+import type { Printer } from '../context.ts'
+
+/** At a terminal; a line that goes into a log or a ticket stays one line, and so does what has lines of its own. */
+export function fitted({ isTerminal, columns }: Pick<Printer, 'isTerminal' | 'columns'>, text: string, indent: number): string {
+  return isTerminal && !text.includes('\n') ? wrapped(text, indent, columns) : text
+}
+
+/** Broken between words; what follows the first line is indented. */
+export function wrapped(text: string, indent: number, columns: number): string {
+  const lines: string[] = []
+  let rest = text
+  while (rest.length > columns) {
+    const at = rest.lastIndexOf(' ', columns)
+    if (at <= indent) break
+    lines.push(rest.slice(0, at))
+    rest = `${' '.repeat(indent)}${rest.slice(at + 1)}`
+  }
+  return [...lines, rest].join('\n')
+}
