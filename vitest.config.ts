@@ -5,7 +5,17 @@ const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-i
   name => `test/integration/${name}.test.ts`,
 )
 
-/** One machine: the groups run one after another, the files of a group in pairs. */
+/** What rehearses a region going dark, with links that are cut and agents that die: as long again as everything else, `npm run test:failover`. */
+const FAILOVER = ['test/e2e/{agent,automatic,drill,failover,rejoin}*.test.ts', 'test/fault/**/*.test.ts']
+
+const ON_ONE_RIG = {
+  testTimeout: 180_000,
+  hookTimeout: 240_000,
+  fileParallelism: false,
+  globalSetup: ['test/rig/global-setup.ts'],
+}
+
+/** One machine: the groups run one after another, and so do the files of a group that share a rig. Files with servers of their own run in pairs. */
 export default defineConfig({
   test: {
     maxWorkers: 2,
@@ -24,13 +34,13 @@ export default defineConfig({
       {
         test: {
           name: 'rig',
-          include: [...ON_THE_RIG, 'test/{e2e,crash,fault}/**/*.test.ts'],
-          testTimeout: 180_000,
-          hookTimeout: 240_000,
-          globalSetup: ['test/rig/global-setup.ts'],
+          include: [...ON_THE_RIG, 'test/{e2e,crash}/**/*.test.ts'],
+          exclude: FAILOVER,
+          ...ON_ONE_RIG,
           sequence: { groupOrder: 2 },
         },
       },
+      { test: { name: 'failover', include: FAILOVER, ...ON_ONE_RIG, sequence: { groupOrder: 3 } } },
     ],
   },
 })
