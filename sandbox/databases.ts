@@ -43,8 +43,10 @@ export function databaseUrl(url: string, database: string): string {
   return changed.toString()
 }
 
-async function withClient(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000, statement_timeout: 30_000 })
+const LIMITS = { connectionTimeoutMillis: 10_000, statement_timeout: 30_000 }
+
+export async function withClient(url: string, work: (client: pg.Client) => Promise<void>, limits = LIMITS): Promise<void> {
+  const client = new pg.Client({ connectionString: url, ...limits })
   client.on('error', () => undefined)
   await client.connect()
   try {

@@ -1,9 +1,9 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
+import type pg from 'pg'
 import { type CommandEnd, createCommandLine } from './command-line.ts'
-import { databaseUrl } from './databases.ts'
+import { databaseUrl, withClient } from './databases.ts'
 import { CONTROL_PLANE_DATABASE, KEYS } from './layout.ts'
 import { type Acknowledged, type Load, startLoad } from './load.ts'
 import { killProcess } from './processes.ts'
@@ -127,17 +127,7 @@ async function watched(client: pg.Client): Promise<boolean> {
   return (rowCount ?? 0) > 0
 }
 
-async function withControlPlane(running: RunningSandbox, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client({
-    connectionString: databaseUrl(running.controlPlane.adminUrl, CONTROL_PLANE_DATABASE),
-    connectionTimeoutMillis: 5000,
-    statement_timeout: 5000,
-  })
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    await work(client)
-  } finally {
-    await client.end()
-  }
+async function withControlPlane({ controlPlane }: RunningSandbox, work: (client: pg.Client) => Promise<void>): Promise<void> {
+  const limits = { connectionTimeoutMillis: 5000, statement_timeout: 5000 }
+  await withClient(databaseUrl(controlPlane.adminUrl, CONTROL_PLANE_DATABASE), work, limits)
 }

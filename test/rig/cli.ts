@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { ensureBundle } from './bundle.ts'
+import { waitForOutput } from './wait-for-output.ts'
 
 export type CliOptions = {
   readonly env?: Readonly<Record<string, string>>
@@ -63,21 +64,8 @@ export function startCli(args: readonly string[], environment: Readonly<Record<s
     pid: child.pid ?? -1,
     output: () => streams.both,
     waitFor: async (pattern, timeoutMs = 30_000) => {
-      await new Promise<void>((resolve, reject) => {
-        const finish = (settle: () => void) => {
-          clearTimeout(timer)
-          changed.delete(look)
-          settle()
-        }
-        const look = () => {
-          if (pattern.test(streams.both)) finish(resolve)
-        }
-        const missing = (why: string) => () => finish(() => reject(new Error(`${why} before ${pattern} was written:\n${streams.both}`)))
-        const timer = setTimeout(missing(`${timeoutMs} ms passed`), timeoutMs)
-        changed.add(look)
-        done.then(missing('it ended'), reject)
-        look()
-      })
+      const missing = () => `${pattern} was written:\n${streams.both}`
+      await waitForOutput({ changed, done, matches: () => pattern.test(streams.both), missing }, timeoutMs)
     },
     done,
   }

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { stripVTControlCharacters } from 'node:util'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { ensureBundle } from './bundle.ts'
+import { waitForOutput } from './wait-for-output.ts'
 
 export interface TerminalRun {
   /** What stands on the screen and above it, without colours and the cursor's ways. */
@@ -40,34 +41,24 @@ export function startAtTerminal(args: readonly string[], environment: Readonly<R
       resolve(code)
     })
   })
-  const screen = () => stripVTControlCharacters(text).replaceAll('\r', '')
   const send = (keys: string) => {
     from = text.length
     child.stdin.write(keys)
   }
   return {
-    screen,
+    screen: () => shown(text),
     sees: async (pattern, timeoutMs = 60_000) => {
-      await new Promise<void>((resolve, reject) => {
-        const finish = (settle: () => void) => {
-          clearTimeout(timer)
-          changed.delete(look)
-          settle()
-        }
-        const look = () => {
-          if (pattern.test(stripVTControlCharacters(text.slice(from)).replaceAll('\r', ''))) finish(resolve)
-        }
-        const missing = (why: string) => () => finish(() => reject(new Error(`${why} before ${pattern} stood there:\n${screen()}`)))
-        const timer = setTimeout(missing(`${timeoutMs} ms passed`), timeoutMs)
-        changed.add(look)
-        done.then(missing('it ended'), reject)
-        look()
-      })
+      const matches = () => pattern.test(shown(text.slice(from)))
+      await waitForOutput({ changed, done, matches, missing: () => `${pattern} stood there:\n${shown(text)}` }, timeoutMs)
     },
     types: line => send(`${line}\r`),
     interrupts: () => send('\u0003'),
     done,
   }
+}
+
+function shown(text: string): string {
+  return stripVTControlCharacters(text).replaceAll('\r', '')
 }
 
 function quoted(word: string): string {

@@ -11,6 +11,7 @@ import { fail, pass } from '../../src/domain/evidence.ts'
 import type { FenceEvent, LoggedFence } from '../../src/domain/fence.ts'
 import { SAMPLE } from './config-sample.ts'
 import { CAUSE, sampleEntry } from './fence-sample.ts'
+import { QUIET_STATUS } from './status-sample.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 const printer: Printer = { style: new Chalk({ level: 0 }), isTerminal: false, columns: 100, write: () => undefined, line: () => undefined }
@@ -23,24 +24,7 @@ function logged(event: FenceEvent, reason: string | null = CAUSE.reason): Logged
 }
 
 function status(fences: readonly LoggedFence[]): Status {
-  return {
-    ...{
-      service: 'billing',
-      asOf: 'now',
-      counts: [],
-      keys: [],
-      openRuns: [],
-      history: [],
-      leases: [],
-      agents: [],
-      exiles: [],
-      approvals: [],
-      drills: [],
-      late: [],
-    },
-    fences,
-    degraded: false,
-  }
+  return { ...QUIET_STATUS, fences }
 }
 
 test('what failed is said with its state, and what is not proved is not called applied without a mark', () => {

@@ -6,6 +6,7 @@ import { type Status, statusJson, statusPaste, statusText } from '../../src/cli/
 import { HomeregionError } from '../../src/domain/errors.ts'
 import type { Exile } from '../../src/domain/failover.ts'
 import type { RegionDatabase } from '../../src/domain/ports.ts'
+import { QUIET_STATUS } from './status-sample.ts'
 
 type Count = ReturnType<RegionDatabase['quarantineCount']>
 
@@ -25,21 +26,7 @@ const counted = (undecided: number) => () => Promise.resolve({ total: 9, undecid
 const dark = () => Promise.reject(new HomeregionError('region-unreachable', { fact: 'region-c database does not answer' }))
 
 function status(late: Status['late']): Status {
-  return {
-    ...{
-      service: 'billing',
-      asOf: 'now',
-      counts: [],
-      keys: [],
-      openRuns: [],
-      history: [],
-      leases: [],
-      agents: [],
-      exiles: [],
-      approvals: [],
-    },
-    ...{ drills: [], fences: [], late, degraded: late.length > 0 },
-  }
+  return { ...QUIET_STATUS, late, degraded: late.length > 0 }
 }
 
 test('late events are shown where some are undecided, and a region that cannot be asked is not called clean', async () => {

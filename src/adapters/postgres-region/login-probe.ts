@@ -1,6 +1,7 @@
 import pg from 'pg'
 import type { DatabaseLogin } from '../../domain/config.ts'
 import { errorText } from '../postgres/connection.ts'
+import { endSession, ownSession } from './own-session.ts'
 
 /** Whether a login is let in. `refused`: by the server, for who it is; anything else that kept it out decides nothing. */
 export type LoginAnswer = {
@@ -17,15 +18,7 @@ export const WRONG_PASSWORD = '28P01'
 
 /** Logs in and out again; nothing is changed. A session of its own, because who is in already is not asked again. */
 export async function tryLogin(login: DatabaseLogin, password: string | null, timeoutMs: number): Promise<LoginAnswer> {
-  const client = new pg.Client({
-    connectionString: login.url,
-    application_name: 'homeregion probe',
-    connectionTimeoutMillis: timeoutMs,
-    query_timeout: timeoutMs,
-  })
-  // Set afterwards: what a connection string does not say wins over the option beside it.
-  if (password !== null) client.password = password
-  client.on('error', () => undefined)
+  const client = ownSession({ login, password, application: 'homeregion probe', timeoutMs })
   try {
     await client.connect()
     const { rows } = await client.query<{ user: string }>('select session_user::text as user')
@@ -34,8 +27,6 @@ export async function tryLogin(login: DatabaseLogin, password: string | null, ti
     const sqlstate = error instanceof pg.DatabaseError ? (error.code ?? null) : null
     return { outcome: sqlstate?.startsWith('28') === true ? 'refused' : 'unknown', sqlstate, message: errorText(error) }
   } finally {
-    const ended = client.end().catch(() => undefined)
-    await Promise.race([ended, new Promise(resolve => setTimeout(resolve, 500).unref())])
-    client.connection.stream.destroy()
+    await endSession(client, 500)
   }
 }

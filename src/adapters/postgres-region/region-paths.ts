@@ -4,6 +4,7 @@ import type { Config, DatabaseLogin, RegionConfig } from '../../domain/config.ts
 import type { PathAnswer, RegionPath } from '../../domain/ports.ts'
 import { errorText, type Secrets } from '../postgres/connection.ts'
 import { loginAt } from './endpoint-probe.ts'
+import { endSession, ownSession } from './own-session.ts'
 
 /**
  * Every configured way to the region's database from here: the operator's own, each writer's, and each endpoint's. One address is one way, whoever
@@ -39,15 +40,8 @@ const LOOK = `select pg_is_in_recovery() as standby, exists (select from pg_stat
 
 async function tryPath(login: DatabaseLogin, pooled: boolean, secrets: Secrets, timeoutMs: number): Promise<PathAnswer> {
   // What keeps the secrets may be as dark as the region. Whoever answers that a password is wrong is there.
-  const password = login.password === null ? undefined : await secrets.read(login.password).catch(() => '')
-  const client = new pg.Client({
-    connectionString: login.url,
-    application_name: 'homeregion look',
-    connectionTimeoutMillis: timeoutMs,
-    query_timeout: timeoutMs,
-  })
-  if (password !== undefined) client.password = password
-  client.on('error', () => undefined)
+  const password = login.password === null ? null : await secrets.read(login.password).catch(() => '')
+  const client = ownSession({ login, password, application: 'homeregion look', timeoutMs })
   try {
     await client.connect()
     const { rows } = await client.query<{ standby: boolean; receives: boolean }>(LOOK)
@@ -55,9 +49,7 @@ async function tryPath(login: DatabaseLogin, pooled: boolean, secrets: Secrets, 
   } catch (error) {
     return whoRefused(error, pooled, (client.connection.stream as Socket).bytesRead > 0)
   } finally {
-    const ended = client.end().catch(() => undefined)
-    await Promise.race([ended, new Promise(resolve => setTimeout(resolve, 100).unref())])
-    client.connection.stream.destroy()
+    await endSession(client, 100)
   }
 }
 

@@ -1,7 +1,7 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import { EXIT } from '../../domain/exit-codes.ts'
 import type { Printer } from '../context.ts'
-import { fitted } from './wrapped.ts'
+import { fittedAfter } from './wrapped.ts'
 
 /** What went wrong, as a coded error: whatever is not one already is a bug, and says so. */
 export function asCoded(error: unknown): HomeregionError {
@@ -20,8 +20,7 @@ export function asCoded(error: unknown): HomeregionError {
 /** Three lines: the fact, the state of the data, the command to run next. A report of many problems stands between. */
 export function printError(error: HomeregionError, printer: Printer, debug: boolean): void {
   const { style } = printer
-  // As wide as the label, whose colour takes no room.
-  const after = (text: string) => fitted(printer, `${' '.repeat(7)}${printable(text)}`, 7).slice(7)
+  const after = (text: string) => fittedAfter(printer, printable(text), 'error: '.length)
   printer.line(`${style.red('error:')} ${after(error.text.fact)}`)
   const report = error.fields['report']
   if (typeof report === 'string') printer.line(printable(report))

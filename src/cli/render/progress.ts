@@ -5,7 +5,7 @@ import type { RunEvent } from '../../engine/context.ts'
 import type { Printer } from '../context.ts'
 import { printable } from './error.ts'
 import { keysText } from './plan.ts'
-import { fitted } from './wrapped.ts'
+import { fitted, fittedAfter } from './wrapped.ts'
 
 /** One line a fact, on stderr, in the order things happen: readable live, in a log and in a ticket. */
 export type Progress = { readonly report: (event: RunEvent) => void; readonly close: () => void }
@@ -68,11 +68,8 @@ export const noLiveLine: LiveLine = { show: () => false, clear: () => undefined 
 export function evidenceLine(printer: Printer, evidence: Evidence): string {
   const required = evidence.verdict === 'pass' ? '' : `  (required: ${evidence.required})`
   const text = printable(`${evidence.check}: ${cut(evidence.observed)}${required}  [${evidence.observer}]`)
-  // Fitted with room for the mark, whose colour takes none.
-  return `    ${mark(printer, evidence.verdict)}${fitted(printer, `${' '.repeat(MARKED)}${text}`, MARKED).slice(MARKED - 1)}`
+  return `    ${mark(printer, evidence.verdict)} ${fittedAfter(printer, text, '    ok '.length)}`
 }
-
-const MARKED = '    ok '.length
 
 export function mark(printer: Printer, verdict: Verdict): string {
   switch (verdict) {

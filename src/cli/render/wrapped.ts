@@ -5,6 +5,11 @@ export function fitted({ isTerminal, columns }: Pick<Printer, 'isTerminal' | 'co
   return isTerminal && !text.includes('\n') ? wrapped(text, indent, columns) : text
 }
 
+/** What stands after a label of `width` columns, whose colour takes no room. */
+export function fittedAfter(printer: Pick<Printer, 'isTerminal' | 'columns'>, text: string, width: number): string {
+  return fitted(printer, `${' '.repeat(width)}${text}`, width).slice(width)
+}
+
 /** Broken between words; what follows the first line is indented. */
 export function wrapped(text: string, indent: number, columns: number): string {
   const lines: string[] = []
