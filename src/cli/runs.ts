@@ -1,5 +1,5 @@
 import { formatMs } from '../domain/duration.ts'
-import type { Attempt, Run } from '../domain/journal.ts'
+import { type Attempt, isOpen, OPEN_STATES, type Run } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
 import type { CliContext } from './context.ts'
 import { evidenceLine } from './render/progress.ts'
@@ -15,7 +15,7 @@ export async function listRuns(
   const { controlPlane } = await context.connect()
   const runs = await controlPlane.runs({
     limit: Number.isInteger(flags.limit) && flags.limit > 0 ? Math.min(flags.limit, 1000) : 20,
-    ...(flags.open === true ? { states: ['OPEN', 'NEEDS_HUMAN'] as const } : {}),
+    ...(flags.open === true ? { states: OPEN_STATES } : {}),
     ...(flags.key === undefined ? {} : { key: flags.key }),
   })
   if (format === 'json') context.out.line(JSON.stringify(runs.map(withoutText)))
@@ -51,7 +51,7 @@ export async function showRun(context: CliContext, runId: string): Promise<void>
 function runRow(run: Run): readonly string[] {
   const first = run.moves[0]
   const keys = run.moves.length === 1 && first !== undefined ? showKey(first.key) : String(run.moves.length)
-  const open = run.state === 'OPEN' || run.state === 'NEEDS_HUMAN'
+  const open = isOpen(run)
   const lease = open ? (run.leaseAlive ? `${formatMs(run.leaseLeftMs)} left` : 'over') : '-'
   return [run.id, run.state, run.runbookName, keys, first?.target ?? '-', run.startedAt, run.startedBy, lease]
 }

@@ -1,6 +1,6 @@
 import { parseRunbook } from '../adapters/files/runbook-file.ts'
 import { HomeregionError } from '../domain/errors.ts'
-import type { Holder, Run } from '../domain/journal.ts'
+import { type Holder, isOpen, type Run } from '../domain/journal.ts'
 import type { Runbook } from '../domain/runbook.ts'
 import { abortRun, resumeRun } from '../engine/run.ts'
 import type { CliContext, World } from './context.ts'
@@ -34,7 +34,7 @@ async function openRunOf(context: CliContext, runId: string): Promise<{ world: W
   const world = await context.connect()
   const run = await world.controlPlane.run(runId)
   if (run === null) throw unknownRun(runId)
-  if (run.state === 'OPEN' || run.state === 'NEEDS_HUMAN') return { world, run }
+  if (isOpen(run)) return { world, run }
   throw new HomeregionError('run-closed', {
     fact: `run ${runId} ended at ${run.endedAt ?? '?'} as ${run.state}`,
     state: 'Nothing was changed.',

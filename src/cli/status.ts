@@ -1,5 +1,6 @@
 import { HomeregionError } from '../domain/errors.ts'
 import type { Exile } from '../domain/failover.ts'
+import { OPEN_STATES } from '../domain/journal.ts'
 import { parseKey, showKey } from '../domain/key.ts'
 import type { ControlPlane } from '../domain/ports.ts'
 import type { CliContext } from './context.ts'
@@ -28,7 +29,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
   const known = controlPlane.exiles()
   const [counts, openRuns, keys, history, told, leaseStates, observations, exiles, drills, late] = await Promise.all([
     controlPlane.countOwnership(),
-    controlPlane.runs({ states: ['OPEN', 'NEEDS_HUMAN'], limit: 50 }),
+    controlPlane.runs({ states: OPEN_STATES, limit: 50 }),
     asked.length > 0
       ? controlPlane.ownership(asked)
       : Promise.all(MOVING.map(state => controlPlane.listOwnership({ state, limit: NOT_ACTIVE_LIMIT }))).then(lists => lists.flat()),

@@ -13,6 +13,13 @@ import type { Intent } from './runbook.ts'
 export const RUN_STATES = ['OPEN', 'NEEDS_HUMAN', 'DONE', 'ABORTED', 'REFUSED', 'SEIZED'] as const
 export type RunState = (typeof RUN_STATES)[number]
 
+/** States of a run that is not over: somebody drives it, or has to. */
+export const OPEN_STATES: readonly RunState[] = ['OPEN', 'NEEDS_HUMAN']
+
+export function isOpen({ state }: { readonly state: RunState }): boolean {
+  return OPEN_STATES.includes(state)
+}
+
 /** How a key's part of a run ended; null while it has not. */
 export type KeyOutcome = 'moved' | 'not-moved' | 'rolled-back' | 'unknown'
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Evidence, Json } from '../../domain/evidence.ts'
-import type { AttemptEnd, AttemptStart, JournalChange, RunLease, RunState } from '../../domain/journal.ts'
+import { type AttemptEnd, type AttemptStart, type JournalChange, OPEN_STATES, type RunLease } from '../../domain/journal.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { Connection, Statement } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
@@ -121,8 +121,6 @@ from jsonb_to_recordset($1::jsonb) as o(key text, outcome text) where k.run_id =
     parameters: [storableJson(outcomes), lease.runId],
   }
 }
-
-const OPEN_STATES: readonly RunState[] = ['OPEN', 'NEEDS_HUMAN']
 
 /** A run lets go of its keys only when each is ACTIVE somewhere: a key left fenced would belong to nobody who could free it. */
 function close(lease: RunLease, change: JournalChange): readonly Statement[] {

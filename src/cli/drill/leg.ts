@@ -1,5 +1,6 @@
 import { DRILL_MARK } from '../../domain/drill.ts'
 import { isHomeregionError } from '../../domain/errors.ts'
+import { isOpen } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import type { Operator } from '../../engine/context.ts'
@@ -83,7 +84,7 @@ const TAKEN = ['key-busy', 'superseded', 'run-closed', 'run-leased', 'epoch-move
 async function letGo(world: World, operator: Operator, runId: string): Promise<void> {
   const engine = world.engine(operator)
   const back = await abortRun(engine, runId, pinned(runId), { takeOver: false })
-  if (back.state !== 'OPEN' && back.state !== 'NEEDS_HUMAN') return
+  if (!isOpen(back)) return
   await resumeRun(engine, runId, pinned(runId), { reason: null, observeMs: 0, takeOver: false })
 }
 

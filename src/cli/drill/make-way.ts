@@ -3,7 +3,7 @@ import { isDrillRun } from '../../domain/drill.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import type { Json } from '../../domain/evidence.ts'
-import type { Run } from '../../domain/journal.ts'
+import { isOpen, type Run } from '../../domain/journal.ts'
 import { abortRun } from '../../engine/run.ts'
 import type { CliContext, World } from '../context.ts'
 import { createOperator } from '../operator.ts'
@@ -72,10 +72,6 @@ function runsOf(detail: Json): readonly Json[] {
   return Array.isArray(runs) ? (runs as readonly Json[]) : []
 }
 
-function isOpen({ state }: Run): boolean {
-  return state === 'OPEN' || state === 'NEEDS_HUMAN'
-}
-
 /** By the rules that hold for every run: its lease is over, or its process was on this machine and is gone. */
 function mayTake(world: World, run: Run): boolean {
   return !run.leaseAlive || holderIsGone(world, run)
@@ -94,7 +90,7 @@ async function takeBack(context: CliContext, world: World, run: Run): Promise<bo
   })
   if (end === null) return false
   const left = end.keys.find(k => k.end.outcome === null && k.end.exit !== 'done')
-  if (left === undefined || (end.state !== 'OPEN' && end.state !== 'NEEDS_HUMAN')) return true
+  if (left === undefined || !isOpen(end)) return true
   throw new HomeregionError('needs-human', {
     fact: `the drill's run ${run.id} could not be ended: ${left.end.fact}`,
     state: left.end.state,
