@@ -29,7 +29,7 @@ export type Seen = {
 /** Cut, forced, healed; region-a is closed by the agent once it answers again, and its late events have all arrived. */
 export async function linkCut(scene: LinkedScene, agent: CliRun, { keys, scale, force }: Shape): Promise<Seen> {
   const { regions } = scene
-  const atSource = scene.load('region-a', { tenants: keys, ratePerSecond: 25, concurrency: 3 })
+  const atSource = scene.load('region-a', { tenants: keys, ratePerSecond: 60, concurrency: 3 })
   await scene.until('the target follows', 60_000, async () => {
     const applied = await scene.applied('region-b')
     return (await scene.commits('region-a', keys)).filter(c => applied.has(c.eventId)).length >= 20
@@ -56,7 +56,7 @@ export async function linkCut(scene: LinkedScene, agent: CliRun, { keys, scale, 
   expect(forced.code, forced.stdout + forced.stderr).toBe(0)
   const forcedAtMs = performance.now()
   const commitsThen = await scene.commits('region-a', keys)
-  const atTarget = scene.load('region-b', { tenants: keys, ratePerSecond: 25, concurrency: 3 })
+  const atTarget = scene.load('region-b', { tenants: keys, ratePerSecond: 60, concurrency: 3 })
   await scene.until('the link comes back', SHAPE.cutMs + 5000, () => performance.now() - cutAtMs >= SHAPE.cutMs * scale)
   expect(agent.output()).not.toMatch(/"event":"exile-fenced"/)
   regions.heal()
