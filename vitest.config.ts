@@ -34,13 +34,24 @@ export default defineConfig({
       {
         test: {
           name: 'rig',
-          include: [...ON_THE_RIG, 'test/{e2e,crash}/**/*.test.ts'],
-          exclude: FAILOVER,
-          ...ON_ONE_RIG,
+          include: ON_THE_RIG,
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+          fileParallelism: false,
+          globalSetup: ['test/rig/global-setup.ts'],
           sequence: { groupOrder: 2 },
         },
       },
-      { test: { name: 'failover', include: FAILOVER, ...ON_ONE_RIG, sequence: { groupOrder: 3 } } },
+      {
+        test: {
+          name: 'e2e',
+          include: ['test/{e2e,crash}/**/*.test.ts'],
+          exclude: FAILOVER,
+          ...ON_ONE_RIG,
+          sequence: { groupOrder: 3 },
+        },
+      },
+      { test: { name: 'failover', include: FAILOVER, ...ON_ONE_RIG, sequence: { groupOrder: 4 } } },
     ],
   },
 })
