@@ -27,7 +27,6 @@ export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
     const child = spawn(program, args, { env: run.env, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
     const output = collect(child, () => fail(`it printed more than ${OUTPUT_BYTES} bytes, and was ended`))
     const timer = setTimeout(() => fail(`it did not end within ${run.timeoutMs} ms, and was ended`), run.timeoutMs)
-    let unread = false
     const release = () => {
       clearTimeout(timer)
       endGroup(child.pid)
@@ -39,6 +38,8 @@ export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
     }
     const end = (code: number | null) => {
       release()
+      // Not by an error of the pipe: Node drops it when the program is gone first, and raises one also where nothing was to be read.
+      const unread = run.input !== null && !child.stdin.writableFinished
       if (code === null) reject(problem('it was ended by a signal'))
       else if (unread && code === 0) reject(problem('it ended without reading its stdin'))
       else resolve({ code, ...output() })
@@ -46,7 +47,7 @@ export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
     child.once('error', (error: NodeJS.ErrnoException) =>
       fail(error.code === 'ENOENT' ? 'the program was not found' : `it cannot be started (${error.code ?? 'unknown reason'})`),
     )
-    child.stdin.on('error', () => (unread = true))
+    child.stdin.on('error', () => undefined)
     child.once('exit', code => {
       clearTimeout(timer)
       const late = setTimeout(() => end(code), CLOSE_MS)
