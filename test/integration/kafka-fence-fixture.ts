@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Kafka, Producer } from 'kafkajs'
 import { type KafkaServer, startKafka } from '../../sandbox/kafka.ts'
 import { createProcessTable, killProcess, type ProcessRecord } from '../../sandbox/processes.ts'
+import { waitUntil } from '../../sandbox/wait-until.ts'
 import { grantAccess, type KafkaGrant } from '../../src/adapters/kafka-region/access.ts'
 import { openBrokers } from '../../src/adapters/kafka-region/broker-requests.ts'
 import { type EventFeed, startEventFeed } from '../../src/adapters/kafka-region/event-feed.ts'
@@ -116,6 +117,7 @@ export async function startKafkaScene(): Promise<KafkaScene> {
         (['region-a', 'region-b'] as const).map(async cluster => {
           await ensureTopics(connection('admin', cluster), [{ topic }])
           await grantAccess(connection('admin', cluster), grants(topic, id))
+          await granted(connection('operator', cluster), topic)
         }),
       )
       return { topic, id }
@@ -158,6 +160,19 @@ export async function startKafkaScene(): Promise<KafkaScene> {
       guard.release()
     },
   }
+}
+
+/** A broker answers that rules were made before its authoriser has read them; those of one request are read together. */
+async function granted(operator: KafkaConnection, topic: string): Promise<void> {
+  const seen = await waitUntil(async () => {
+    const brokers = await openBrokers(operator, [topic])
+    try {
+      return brokers.topics.every(t => t.error === null)
+    } finally {
+      await brokers.close()
+    }
+  }, 20_000)
+  if (!seen) throw new Error(`the rules for ${topic} do not hold at ${operator.name}`)
 }
 
 function grants(topic: string, id: string): readonly KafkaGrant[] {
