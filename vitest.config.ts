@@ -5,7 +5,7 @@ const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-i
   name => `test/integration/${name}.test.ts`,
 )
 
-/** What rehearses a region going dark, with links that are cut and agents that die: as long again as everything else, `npm run test:failover`. */
+/** What rehearses a region going dark, with links that are cut and agents that die: half as long again as everything else, `npm run test:failover`. */
 const FAILOVER = ['test/e2e/{agent,automatic,drill,failover,rejoin}*.test.ts', 'test/fault/**/*.test.ts']
 
 const ON_ONE_RIG = {
