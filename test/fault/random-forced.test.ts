@@ -168,10 +168,16 @@ async function writableAgain(key: string): Promise<void> {
 async function judge(keys: readonly string[], load: Load, darkAtMs: number, tally: Tally): Promise<void> {
   const after = scene.load('region-b', { tenants: keys, ratePerSecond: 20, concurrency: 2 })
   await scene.until('the target writes', 60_000, () => after.acks.length > 5)
-  await scene.until('every event that left has arrived', 90_000, async () => {
+  const onItsWay = async () => {
     const [applied, late] = [await scene.applied('region-b'), await scene.quarantined('region-b')]
-    return (await scene.commits('region-a', keys)).every(c => applied.has(c.eventId) || late.has(c.eventId))
-  })
+    return (await scene.commits('region-a', keys)).filter(c => !applied.has(c.eventId) && !late.has(c.eventId))
+  }
+  await scene
+    .until('every event that left has arrived', 90_000, async () => (await onItsWay()).length === 0)
+    .catch(async (error: unknown) => {
+      const stats = await fetch(`${scene.regions.services['region-b'].url}/stats`).then(async answer => await answer.text())
+      throw new Error(`${String(error)}\n${JSON.stringify((await onItsWay()).slice(0, 5))}\nregion-b: ${stats}`, { cause: error })
+    })
   await after.stop()
   const [commits, applied] = [await scene.commits('region-a', keys), await scene.applied('region-b')]
   const lost = commits.filter(c => !applied.has(c.eventId))
