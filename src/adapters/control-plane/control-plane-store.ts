@@ -26,6 +26,7 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     applicationName: 'homeregion',
     callTimeoutMs,
     unreachable: 'control-plane-unreachable',
+    boundLocks: true,
   })
 
   const coded = async <T>(work: () => Promise<T>): Promise<T> => {

@@ -1,4 +1,4 @@
-import type { Statement } from '../postgres/connection.ts'
+import { lockBound, type Statement } from '../postgres/connection.ts'
 
 /**
  * Goes first in a transaction of many keys: a session lets the server take twice what a call is waited for, and this one is waited for longer.
@@ -6,5 +6,10 @@ import type { Statement } from '../postgres/connection.ts'
  */
 export function allow(timeoutMs: number, callTimeoutMs: number): readonly Statement[] {
   if (timeoutMs <= 2 * callTimeoutMs) return []
-  return [{ sql: `select set_config('statement_timeout', $1, true)`, parameters: [String(Math.ceil(timeoutMs))] }]
+  return [
+    {
+      sql: `select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)`,
+      parameters: [String(Math.ceil(timeoutMs)), String(lockBound(timeoutMs))],
+    },
+  ]
 }

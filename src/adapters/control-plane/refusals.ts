@@ -80,9 +80,19 @@ export function translate(error: unknown): unknown {
         { fact: `the control plane does not know whether it committed: ${error.message}` },
         { cause: error, fields },
       )
+    case '55P03':
+      return new HomeregionError(
+        'control-plane-unreachable',
+        {
+          fact: 'another session holds what was to be changed in the control plane, which gave up waiting and rolled back',
+          // A session whose way was cut is ended by the server, after twice the call's time.
+          state: 'Nothing was changed; the same command may be given again in some seconds.',
+          next: 'homeregion status',
+        },
+        { cause: error, retriable: true, fields },
+      )
     // The server gave up on its own bounds, and rolled back.
     case '57014':
-    case '55P03':
     case '40001':
     case '40P01':
       return new HomeregionError(

@@ -82,6 +82,16 @@ select homeregion_control.require((select count(*) from taken) = 1, '${REFUSAL.l
     const answers = await connection.transaction('write', [requireVersion(), takes, ...audit])
     return { runId, token: Number(answers[1]?.rows[0]?.token) }
   } catch (error) {
+    if (error instanceof HomeregionError && error.code === 'outcome-unknown')
+      throw new HomeregionError(
+        error.code,
+        {
+          fact: error.text.fact,
+          state: `Whether this command holds ${runId} now is not known; it changed nothing else.`,
+          next: `homeregion resume ${runId}`,
+        },
+        { cause: error },
+      )
     if (sqlstate(error) !== REFUSAL.lease) throw error
     throw await refusedLease(connection, runId, formerToken, error)
   }

@@ -37,6 +37,8 @@ export type ConnectionOptions = {
   readonly applicationName: string
   readonly callTimeoutMs: number
   readonly unreachable: Extract<ErrorCode, 'control-plane-unreachable' | 'region-unreachable'>
+  /** The server gives up waiting for a lock a little before we do, and says that it rolled back: else a lock somebody holds is a lost answer. */
+  readonly boundLocks?: boolean
   /** Sets nothing at the session's start, which poolers refuse: only our own deadline bounds a call then. */
   readonly bare?: boolean
 }
@@ -56,6 +58,7 @@ export function createConnection(options: ConnectionOptions): Connection {
       types: { getTypeParser },
       // The server's own bounds, a little longer than ours, so that nothing of a call we gave up on lives on for ever.
       ...(bare ? {} : { statement_timeout: options.callTimeoutMs * 2, idle_in_transaction_session_timeout: options.callTimeoutMs * 2 }),
+      ...(bare || options.boundLocks !== true ? {} : { lock_timeout: lockBound(options.callTimeoutMs) }),
     })
     // Set afterwards: what a connection string does not say wins over the option beside it, and an empty password is what it says.
     if (password !== undefined) client.password = password
@@ -124,11 +127,15 @@ export function createConnection(options: ConnectionOptions): Connection {
     },
     transaction: async (effect, statements, timeoutMs = options.callTimeoutMs) => {
       const client = await session()
+      // In one packet where it fits: a way that breaks in between leaves a server that waits for the rest, with its locks.
+      const { stream } = client.connection
+      stream.cork()
       const sent = [
         client.query('begin'),
         ...statements.map(s => client.query<Row>(s.sql, [...(s.parameters ?? [])])),
         client.query<Row>('commit'),
       ]
+      stream.uncork()
       const answers = Promise.allSettled(sent).then(results => {
         const failed = results.find(r => r.status === 'rejected')
         if (failed !== undefined) throw failed.reason
@@ -155,6 +162,11 @@ export function createConnection(options: ConnectionOptions): Connection {
       client.connection.stream.destroy()
     },
   }
+}
+
+/** How long the server may wait for a lock in a call that is waited for so long. */
+export function lockBound(timeoutMs: number): number {
+  return Math.ceil(timeoutMs * 0.8)
 }
 
 /** Text of any error, without its stack; drivers put no secrets there. */
