@@ -215,12 +215,14 @@ async function bringBack(said: string, keys: readonly string[]): Promise<void> {
   const first = await rejoin()
   expect([0, 3], first.stdout + first.stderr).toContain(first.code)
   if (first.code === 3) {
+    const told = [first.stdout + first.stderr]
     for (const key of keys) {
       const decided = await regions.cli(['reconcile', id, 'drop', '--all-of', key, '--reason', 'a test'])
-      expect([0, 3], decided.stdout + decided.stderr).toContain(decided.code)
+      told.push(decided.stdout + decided.stderr)
+      expect([0, 3], told.join('\n')).toContain(decided.code)
     }
     const second = await rejoin()
-    expect(second.code, second.stdout + second.stderr).toBe(0)
+    expect(second.code, [...told, second.stdout + second.stderr].join('\n')).toBe(0)
   }
 }
 
