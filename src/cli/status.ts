@@ -7,7 +7,7 @@ import type { CliContext } from './context.ts'
 import { reconcile } from './fence/tell.ts'
 import { lateEvents } from './late-events.ts'
 import type { ForcedStatus } from './render/failover.ts'
-import { leaseIsMissing, type RegionLease, type Status, statusJson, statusPaste, statusText } from './render/status.ts'
+import { type AwaitedConsent, leaseIsMissing, type RegionLease, type Status, statusJson, statusPaste, statusText } from './render/status.ts'
 
 const NOT_ACTIVE_LIMIT = 200
 const MOVING = ['DRAINING', 'FENCED', 'CATCH_UP'] as const
@@ -56,6 +56,7 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     lastLookAgeMs: Math.min(...observations.filter(o => o.observer === agent).map(o => o.ageMs)),
   }))
   const waiting = runs.filter(run => run.intent === 'failover')
+  const consents = await Promise.all(waiting.map(run => awaitedConsent(controlPlane, run.id)))
   const approvals = (await Promise.all(waiting.map(run => controlPlane.approvals(run.id)))).flat()
   // A fence that stands as it should needs nobody.
   const degraded =
@@ -77,10 +78,18 @@ async function readStatus(context: CliContext, asked: readonly string[]): Promis
     agents,
     exiles,
     approvals,
+    consents: consents.filter(c => c !== null),
     drills,
     late,
     degraded,
   }
+}
+
+/** What the last look for approvals of an open forced run said; null where it did not have to wait for any. */
+async function awaitedConsent(controlPlane: ControlPlane, runId: string): Promise<AwaitedConsent | null> {
+  const last = (await controlPlane.evidence(runId)).findLast(e => e.check === 'approved')
+  const of = last?.verdict === 'fail' ? last.facts?.['of'] : undefined
+  return typeof of === 'number' ? { runId, of } : null
 }
 
 /** Regions that are not back. Those that are have their place in `run show`. */

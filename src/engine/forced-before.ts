@@ -97,7 +97,7 @@ const APPROVAL_PAUSE_MS = 1_000
 async function awaitApproval(move: ForcedMove, step: Step): Promise<boolean> {
   const { engine, operator, journal } = move
   const until = engine.clock.monotonicMs() + step.withinMs
-  for (;;) {
+  for (let asked = false; ; asked = true) {
     const { needed, given, of, rejectedBy } = await consent(move)
     if (rejectedBy !== null)
       throw new HomeregionError('approval-refused', {
@@ -105,10 +105,15 @@ async function awaitApproval(move: ForcedMove, step: Step): Promise<boolean> {
         next: `homeregion run show ${journal.runId}`,
       })
     if (!needed || given >= of) return true
-    const leftMs = until - engine.clock.monotonicMs()
-    if (!operator.watches || operator.interrupted() || leftMs <= 0) return false
     const bound = { runId: journal.runId, step: step.id, attemptId: null }
     const seen = await observe(engine, subjectOf(move), { check: 'approved', parameters: {} }, bound)
+    if (!asked) {
+      // On record, so that `status` can ask those who are to agree.
+      journal.buffer({ evidence: [seen] })
+      await journal.commit('waiting', {})
+    }
+    const leftMs = until - engine.clock.monotonicMs()
+    if (!operator.watches || operator.interrupted() || leftMs <= 0) return false
     operator.report({ type: 'gate-waiting', step, key: null, evidence: [seen], leftMs })
     await engine.clock.sleep(APPROVAL_PAUSE_MS)
   }

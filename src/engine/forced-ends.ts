@@ -10,7 +10,6 @@ import { isForeign, textOf } from './recover.ts'
 export async function waits(move: ForcedMove): Promise<ForcedEnd> {
   const { engine, journal } = move
   const { given, of } = await consent(move)
-  await journal.commit('waiting', {})
   await engine.controlPlane.release(journal.lease())
   const why = `run ${journal.runId} waits for approval: ${given} of ${of}`
   const state = `Nothing was handed over; ${move.source} still owns the keys on record.`

@@ -12,6 +12,7 @@ export const QUIET_STATUS: Status = {
   agents: [],
   exiles: [],
   approvals: [],
+  consents: [],
   drills: [],
   fences: [],
   late: [],

@@ -33,12 +33,17 @@ export type Status = {
   readonly exiles: readonly ForcedStatus[]
   /** Said of open forced failovers. */
   readonly approvals: readonly Approval[]
+  /** Open forced failovers that stopped for them. */
+  readonly consents: readonly AwaitedConsent[]
   /** The last rehearsal of each pair of regions. */
   readonly drills: readonly Drill[]
   /** Regions in whose quarantine something is undecided, or that could not be asked. */
   readonly late: readonly LateEvents[]
   readonly degraded: boolean
 }
+
+/** How many have to agree before the run goes on; how many have, the approvals say. */
+export type AwaitedConsent = { readonly runId: string; readonly of: number }
 
 /** `state` null: never granted. */
 export type RegionLease = { readonly region: string; readonly onAgentOutage: 'stop' | 'keep'; readonly state: LeaseState | null }
@@ -80,7 +85,7 @@ export function statusText(status: Status, printer: Printer): string {
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
     ...status.exiles.flatMap(forced => ['', ...exileLines(forced).map(printable)]),
     ...(status.late.length === 0 ? [] : ['', ...status.late.flatMap(lateLines).map(printable)]),
-    ...status.openRuns.flatMap(run => ['', ...runLines(run), ...saidOf(run, status).map(printable)]),
+    ...status.openRuns.flatMap(run => ['', ...runLines(run, status).map(printable)]),
     ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
     ...(status.leases.length === 0 ? [] : ['', ...[...status.leases.map(leaseLine), ...agentLines(status)].map(printable)]),
     ...(status.drills.length === 0 ? [] : ['', ...status.drills.map(d => printable(drillLine(d, Date.parse(status.asOf))))]),
@@ -128,7 +133,7 @@ export function statusPaste(status: Status): string {
     `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
     ...status.exiles.flatMap(exileLines),
     ...status.late.flatMap(lateLines),
-    ...status.openRuns.flatMap(run => [...runLines(run), ...saidOf(run, status)]),
+    ...status.openRuns.flatMap(run => runLines(run, status)),
     ...worstFence(status.fences).map(fenceLine),
     ...status.leases.map(leaseLine),
     ...status.keys.map(
@@ -152,11 +157,25 @@ function keyRow(record: OwnershipRecord): readonly string[] {
   ]
 }
 
-function saidOf(run: Run, { approvals }: Status): readonly string[] {
-  return approvalLines(approvals.filter(a => a.runId === run.id))
+type Consent = { readonly text: string; readonly pending: boolean }
+
+/** What the run stopped for, and whether it still has to. */
+function consentOf(runId: string, { consents }: Status, said: readonly Approval[]): Consent | null {
+  const awaited = consents.find(c => c.runId === runId)
+  if (awaited === undefined) return null
+  if (said.some(a => a.verdict === 'rejected')) return { text: 'rejected: it will hand nothing over', pending: false }
+  const given = said.filter(a => a.verdict === 'approved')
+  const of = given.some(a => a.breakGlass) ? 1 : awaited.of
+  return given.length < of
+    ? { text: `waits for approval: ${given.length} of ${of}`, pending: true }
+    : { text: `approved: ${given.length} of ${of}`, pending: false }
 }
 
-function runLines(run: Run): readonly string[] {
+function runLines(run: Run, status: Status): readonly string[] {
+  const said = status.approvals.filter(a => a.runId === run.id)
+  const consent = consentOf(run.id, status, said)
+  const goesOn =
+    consent?.pending === true ? `homeregion approve ${run.id}   (another login), then homeregion resume` : `homeregion resume ${run.id}`
   const open = run.moves.filter(m => m.outcome === null)
   const first = open[0] ?? run.moves[0]
   const who = run.holder === null ? 'nobody' : `${run.holder.user}@${run.holder.host} pid ${run.holder.pid}`
@@ -166,7 +185,9 @@ function runLines(run: Run): readonly string[] {
   return [
     `run ${run.id} ${run.state} ${run.runbookName}: ${first === undefined ? 'no key' : showKey(first.key)}${open.length > 1 ? ` +${open.length - 1} more` : ''} -> ${first?.target ?? '?'}`,
     `  since ${run.startedAt} by ${run.startedBy}; ${lease}`,
-    ...(run.leaseAlive ? [] : [`  next: homeregion resume ${run.id}`, `   or: homeregion abort ${run.id}`]),
+    ...(consent === null ? [] : [`  ${consent.text}`]),
+    ...approvalLines(said),
+    ...(run.leaseAlive && consent?.pending !== true ? [] : [`  next: ${goesOn}`, `   or: homeregion abort ${run.id}`]),
   ]
 }
 

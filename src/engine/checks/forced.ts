@@ -92,7 +92,7 @@ async function approved(move: ForcedMove): Promise<Observation> {
   const observer = 'control plane, by login'
   const required = needed ? `${of} approval${of === 1 ? '' : 's'} of policy.approvals, and no rejection` : 'no rejection'
   if (rejectedBy !== null) return fail(observer, required, `rejected by ${rejectedBy}`)
-  if (needed && given < of) return fail(observer, required, `${given} of ${of}; type: homeregion approve ${move.journal.runId}`)
+  if (needed && given < of) return fail(observer, required, `${given} of ${of}; type: homeregion approve ${move.journal.runId}`, { of })
   return pass(observer, required, text === '' ? `not needed: ${move.moves.length} keys, fence ${move.fence}` : text)
 }
 
