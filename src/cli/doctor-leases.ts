@@ -47,7 +47,7 @@ async function grantFinding(region: RegionConfig, world: World): Promise<Omit<Fi
   const { lease } = await world.region(region.name).facts()
   const then = region.lease?.onAgentOutage === 'stop' ? 'it refuses writes' : 'it writes on without one'
   if (lease === null) return { verdict: 'fail', detail: `never granted there: ${then} (homeregion agent)` }
-  if (lease.leftMs <= 0) return { verdict: 'fail', detail: `over since ${formatMs(-lease.leftMs)} by its own clock: ${then}` }
+  if (lease.leftMs <= 0) return { verdict: 'fail', detail: `over for ${formatMs(-lease.leftMs)} by its own clock: ${then}` }
   return { verdict: 'pass', detail: `${formatMs(lease.leftMs)} left by its own clock, grant ${lease.generation}` }
 }
 

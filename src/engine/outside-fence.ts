@@ -47,7 +47,7 @@ export function describeFence(fence: OutsideFence, settings: ForcedSettings, lea
       const leftMs = lease?.leftMs ?? 0
       return leftMs > 0
         ? `the lease of ${source} will be granted no more and waited out: ${formatMs(leftMs)} are left`
-        : `the lease of ${source} is over since ${formatMs(-leftMs)}, and will be granted no more`
+        : `the lease of ${source} is over for ${formatMs(-leftMs)}, and will be granted no more`
     }
     case 'external-fence-holds':
       return `external fences of ${source} will be applied, and have to prove themselves: ${settings.external.map(f => f.name).join(', ')}`

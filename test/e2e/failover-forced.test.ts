@@ -136,7 +136,7 @@ describe('when the source is dark', () => {
     await moved('leased')
     const [failover] = await scene.store.forcedFailovers({ runId: runIdOf(done.stdout), limit: 1 })
     expect(failover?.fence).toBe('lease-over')
-    expect(failover?.fenceObserved).toMatch(/^over since .*, margin of 1\.0 s included \(grant 1\)$/)
+    expect(failover?.fenceObserved).toMatch(/^over for .*, margin of 1\.0 s included \(grant 1\)$/)
     await scene.store.leadAgents('agent-1', 60_000)
     await expect(scene.store.grantLease('region-a', 'agent-1', 3_000, 1_000)).rejects.toMatchObject({ code: 'lease-withheld' })
   })

@@ -89,7 +89,7 @@ async function redeemed(controlPlane: ControlPlane, token: string, planId: strin
     new HomeregionError('ack-token-refused', { fact, state: 'Nothing was changed.', next: 'homeregion plan failover' })
   if (found === null) throw refuse('the acknowledgement token was never issued by this control plane')
   if (found.usedBy !== null) throw refuse(`the acknowledgement token was used already, by run ${found.usedBy}`)
-  if (found.leftMs <= 0) throw refuse(`the acknowledgement token is over since ${formatMs(-found.leftMs)}`)
+  if (found.leftMs <= 0) throw refuse(`the acknowledgement token is over for ${formatMs(-found.leftMs)}`)
   if (found.planId !== planId) throw refuse(`the acknowledgement token is for plan ${found.planId}, this is plan ${planId}`)
   const { boundMs, keysSha256, leftMs } = found
   return { kind: 'token', token, boundMs, keysSha256, leftMs }

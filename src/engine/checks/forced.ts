@@ -83,7 +83,9 @@ export async function consent({ engine, journal, settings, fence, moves }: Force
     given: yes.length,
     of,
     rejectedBy: said.find(a => a.verdict === 'rejected')?.approver ?? null,
-    text: yes.map(a => `${a.approver}${a.breakGlass ? ' BREAKING THE GLASS' : ''} at ${a.at}: ${a.reason}`).join('; '),
+    text: yes
+      .map(a => `${a.approver}${a.breakGlass ? ' BREAKING THE GLASS' : ''} at ${a.at}${a.reason.trim() === '' ? '' : `: ${a.reason}`}`)
+      .join('; '),
   }
 }
 
@@ -121,7 +123,7 @@ async function leaseOver(move: ForcedMove): Promise<Observation> {
   return pass(
     observer,
     required,
-    `over since ${formatMs(-lease.leftMs)}, margin of ${formatMs(lease.marginMs)} included (grant ${lease.generation})`,
+    `over for ${formatMs(-lease.leftMs)}, margin of ${formatMs(lease.marginMs)} included (grant ${lease.generation})`,
     facts,
   )
 }
@@ -146,7 +148,9 @@ function sourceAttested({ attestation, source, engine }: ForcedMove): Observatio
   const required = `a person's word, with a reason, that ${source} can no longer write`
   if (attestation === null) return unknown('nobody', required, 'nobody has said it')
   const ageMs = Math.max(0, Math.round(engine.clock.monotonicMs() - attestation.saidAtMs))
-  return pass(attestation.by, required, `"${attestation.reason}", said ${formatMs(ageMs)} ago`, {
+  // A time, not an age: this text is the record, and is read long after. By this host's clock, for reading only.
+  const saidAt = `${new Date(Date.parse(engine.clock.now()) - ageMs).toISOString().slice(0, 19)}Z`
+  return pass(attestation.by, required, `"${attestation.reason}", said by ${attestation.by} at ${saidAt}`, {
     reason: attestation.reason,
     by: attestation.by,
     ageMs,
