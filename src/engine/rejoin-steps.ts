@@ -7,6 +7,7 @@ import { requireLiftAllowed } from './lift-permission.ts'
 import { batches, byHome, itemsOf, listLost, type Taken } from './lost-keys.ts'
 import { applyFences, endOf } from './region-fences.ts'
 import { changedMeanwhile, exileOf, type Rejoining } from './rejoining.ts'
+import { undecidedRuns } from './undecided-runs.ts'
 
 /** Why the boundary's fence stands; by this the same command knows, after a crash, that the fence is its own to lift. */
 const REASON = 'rejoin'
@@ -75,10 +76,11 @@ async function listAll({ parts, region, taken }: Rejoining): Promise<void> {
 async function requireDecided({ parts, region }: Pick<Rejoining, 'parts' | 'region'>): Promise<void> {
   const exile = await exileOf(parts, region)
   if (exile.undecided === 0) return
+  const runs = await undecidedRuns(parts.controlPlane, exile)
   throw new HomeregionError('check-refused', {
-    fact: `${exile.undecided} writes that only one side has are not decided (runs ${exile.runIds.join(', ')})`,
+    fact: `${exile.undecided} writes that only one side has are not decided (${runs.length === 1 ? 'run' : 'runs'} ${runs.join(', ')})`,
     state: `${region} is fenced, as read back; of these writes nothing was replaced there.`,
-    next: `homeregion reconcile ${exile.runIds.at(-1) ?? 'RUN'}, then homeregion rejoin ${region} again`,
+    next: `homeregion reconcile ${runs[0] ?? exile.runIds.at(-1) ?? 'RUN'} --undecided, then homeregion rejoin ${region} again`,
   })
 }
 
