@@ -1,4 +1,5 @@
 import type { OutsideFence } from './checks.ts'
+import type { BegunDrill, UnfinishedDrill } from './drill.ts'
 import type { Json } from './evidence.ts'
 import type { RunLease } from './journal.ts'
 import type { LastApplied, RegionObservation, Sight, UpperBound } from './loss.ts'
@@ -226,6 +227,10 @@ export interface FailoverControl {
   /** Once; the same decision again changes nothing. @throws `epoch-moved` when it was decided otherwise, `unknown-run` when there is no such item */
   decideReconcileItem(runId: string, id: string, decision: ReconcileDecision, reason: string): Promise<ReconcileItem>
 
+  /** Before its first move: what has to be brought back if its process dies. Idempotent by its id. */
+  beginDrill(drill: BegunDrill): Promise<void>
+  /** Begun, and its keys are not where they have to return to, oldest first; one that is under way is among them. Keys that somebody moved since are not. */
+  unfinishedDrills(): Promise<readonly UnfinishedDrill[]>
   recordDrill(result: DrillResult): Promise<void>
   /** Asks the drill that has this run to give its keys up. On record; the drill looks for it and lets go by itself. Asking twice changes nothing. */
   askDrillToYield(runId: string): Promise<void>

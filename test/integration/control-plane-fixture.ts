@@ -182,8 +182,13 @@ export function permitFor(
 }
 
 /** Moves a key to `target` under a run of its own, and closes the run. */
-export async function moveKey(store: ControlPlane, from: OwnershipRecord, target: string): Promise<OwnershipRecord> {
-  const lease = await store.openRun(planFor([from], target), HOLDER, null)
+export async function moveKey(
+  store: ControlPlane,
+  from: OwnershipRecord,
+  target: string,
+  reason: string | null = null,
+): Promise<OwnershipRecord> {
+  const lease = await store.openRun(planFor([from], target), HOLDER, reason)
   const ready = await toCatchUp(store, lease, from, target)
   const attempt = randomUUID()
   await store.commit(lease, { starts: [{ id: attempt, key: from.key, step: 'activate', action: 'activate' }] })

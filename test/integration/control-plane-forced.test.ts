@@ -356,6 +356,37 @@ test('the last drill of each pair of regions is kept', async () => {
   expect(await store.lastDrills()).toMatchObject([{ source: 'a', target: 'b', outcome: 'failed', recoveryMs: null }])
 })
 
+test('a drill that did not end is known by where its keys are and who brought them there, however it ended', async () => {
+  const { source, target } = pair()
+  const [a, b] = await registered(source, 2)
+  if (a === undefined || b === undefined) throw new Error('two keys')
+  const begun = { id: randomUUID(), home: source, target, keys: [a.key, b.key], holder: HOLDER }
+  const mine = async () => (await store.unfinishedDrills()).filter(d => d.id === begun.id)
+  await store.beginDrill(begun)
+  await store.beginDrill(begun)
+  expect(await mine()).toEqual([])
+  const lease = await store.openRun(planFor([a, b], target), HOLDER, 'drill: 2 canary keys')
+  expect(await mine()).toMatchObject([{ ...begun, away: [], openRun: lease.runId }])
+  await store.commit(lease, {
+    keyOutcomes: [a, b].map(({ key }) => ({ key, outcome: 'not-moved' as const })),
+    runState: 'ABORTED',
+  })
+  expect(await mine()).toEqual([])
+  const away = await moveKey(store, a, target, 'drill: 1 canary key')
+  await moveKey(store, b, target, 'asked for by a person')
+  expect(await mine()).toMatchObject([{ away: [a.key], openRun: null }])
+  // A result that says that they are not back leaves it unfinished; one that gave way leaves them where they were asked for.
+  const result = { id: begun.id, source, target, keys: 2, recoveryMs: 1, objectiveMs: 1, duplicates: 0, gaps: 0, tookMs: 1 }
+  await store.recordDrill({ ...result, outcome: 'failed', detail: { returned: false } })
+  expect(await mine()).toHaveLength(1)
+  const other = { ...begun, id: randomUUID() }
+  await store.beginDrill(other)
+  await store.recordDrill({ ...result, id: other.id, outcome: 'pre-empted', detail: { returned: null } })
+  expect((await store.unfinishedDrills()).some(d => d.id === other.id)).toBe(false)
+  await moveKey(store, away, source, 'drill: home again')
+  expect(await mine()).toEqual([])
+})
+
 test('10,000 keys are handed over in one commit', async () => {
   const { source, target } = pair()
   const records = await registered(source, 10_000)

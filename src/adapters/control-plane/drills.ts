@@ -1,3 +1,4 @@
+import { type BegunDrill, DRILL_MARK, type UnfinishedDrill } from '../../domain/drill.ts'
 import type { Json } from '../../domain/evidence.ts'
 import type { Drill, DrillOutcome, DrillResult } from '../../domain/failover.ts'
 import type { Connection } from '../postgres/connection.ts'
@@ -6,9 +7,62 @@ import { isoTime } from './ownership-records.ts'
 import { requireVersion } from './schema-version.ts'
 import { storableJson } from './storable-json.ts'
 
+export async function beginDrill(connection: Connection, { id, home, target, keys, holder }: BegunDrill): Promise<void> {
+  const known = await connection.query('read', 'select 1 from homeregion_control.drill_begun where id = $1', [id])
+  // Its answer was lost.
+  if (known.rows.length > 0) return
+  await connection.transaction('write', [
+    requireVersion(),
+    {
+      sql: `insert into homeregion_control.drill_begun (id, home, target, keys, holder_host, holder_pid, holder_user)
+values ($1, $2, $3, $4::jsonb, $5, $6, $7)`,
+      parameters: [id, home, target, storableJson(keys), holder.host, holder.pid, holder.user],
+    },
+    ...appendAudit({ event: 'drill-begun', runId: null, key: null, detail: { id, home, target, keys } }),
+  ])
+}
+
+/**
+ * Whatever ended it: by where its keys are, and who brought them there. One that gave way leaves its keys where they were asked for; one that is
+ * recorded as returned is not looked at again.
+ */
+const UNFINISHED = `select b.*, away.keys as away, open.run_id as open_run from homeregion_control.drill_begun b
+cross join lateral (
+  select coalesce(jsonb_agg(o.key order by o.key), '[]'::jsonb) as keys from jsonb_array_elements_text(b.keys) k
+  join homeregion_control.ownership o on o.key = k
+  cross join lateral (select l.run_id, l.at from homeregion_control.ownership_log l
+    where l.key = o.key and l.from_home <> l.to_home order by l.seq desc limit 1) moved
+  join homeregion_control.run r on r.id = moved.run_id and starts_with(r.reason, $1)
+  where o.home_region <> b.home and moved.at >= b.at
+) away
+left join lateral (
+  select r.id as run_id from homeregion_control.run r
+  join homeregion_control.run_key k on k.run_id = r.id
+  where r.open and k.open and starts_with(r.reason, $1) and r.started_at >= b.at
+    and k.key in (select jsonb_array_elements_text(b.keys)) limit 1
+) open on true
+where not exists (select 1 from homeregion_control.drill d
+  where d.id = b.id and (d.outcome = 'pre-empted' or d.detail -> 'returned' = 'true'))
+and (away.keys <> '[]' or open.run_id is not null)
+order by b.at, b.id`
+
+export async function unfinishedDrills(connection: Connection): Promise<readonly UnfinishedDrill[]> {
+  const found = await connection.query('read', UNFINISHED, [DRILL_MARK])
+  return found.rows.map(row => ({
+    id: row.id as string,
+    home: row.home as string,
+    target: row.target as string,
+    keys: row.keys as readonly string[],
+    holder: { host: row.holder_host as string, pid: Number(row.holder_pid), user: row.holder_user as string },
+    away: row.away as readonly string[],
+    openRun: row.open_run as string | null,
+    at: isoTime(row.at),
+    by: row.actor as string,
+  }))
+}
+
 export async function recordDrill(connection: Connection, result: DrillResult): Promise<void> {
   const known = await connection.query('read', 'select 1 from homeregion_control.drill where id = $1', [result.id])
-  // Its answer was lost.
   if (known.rows.length > 0) return
   const { id, source, target, keys, outcome, recoveryMs, objectiveMs, duplicates, gaps, tookMs, detail } = result
   await connection.transaction('write', [

@@ -3,7 +3,7 @@ import type { FailoverControl } from '../../domain/failover.ts'
 import type { Connection } from '../postgres/connection.ts'
 import { findAckToken, issueAckToken } from './ack-tokens.ts'
 import { approve, readApprovals } from './approvals.ts'
-import { askDrillToYield, drillAskedToYield, lastDrills, recordDrill } from './drills.ts'
+import { askDrillToYield, beginDrill, drillAskedToYield, lastDrills, recordDrill, unfinishedDrills } from './drills.ts'
 import { endExile, listExiles, noteExile } from './exiles.ts'
 import { listForcedFailovers } from './forced-queries.ts'
 import { readObservations, readSights, recordObservation } from './observations.ts'
@@ -39,6 +39,8 @@ export function createFailoverControl(
     reconcileItems: async (runId, filter) => await coded(async () => await readReconcileItems(connection, runId, filter)),
     decideReconcileItem: async (runId, id, decision, reason) =>
       await coded(async () => await decideReconcileItem(connection, runId, id, decision, reason)),
+    beginDrill: async drill => await coded(async () => await beginDrill(connection, drill)),
+    unfinishedDrills: async () => await coded(async () => await unfinishedDrills(connection)),
     recordDrill: async result => await coded(async () => await recordDrill(connection, result)),
     askDrillToYield: async runId => await coded(async () => await askDrillToYield(connection, runId)),
     drillAskedToYield: async runId => await coded(async () => await drillAskedToYield(connection, runId)),

@@ -73,4 +73,9 @@ export const FAILOVER_GRANTS: readonly Grant[] = [
     why: 'Record rehearsals.',
     insert: [...['id', 'source', 'target', 'keys', 'outcome', 'recovery_ms', 'objective_ms', 'duplicates', 'gaps', 'took_ms', 'detail']],
   },
+  {
+    table: 'drill_begun',
+    why: 'Record where the keys of a rehearsal have to return to, before the first of them moves.',
+    insert: ['id', 'home', 'target', 'keys', 'holder_host', 'holder_pid', 'holder_user'],
+  },
 ]

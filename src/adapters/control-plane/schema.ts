@@ -21,6 +21,7 @@ const MIGRATIONS = [
   '004-installation.sql',
   '005-rejoin.sql',
   '006-forced-keys.sql',
+  '007-drills.sql',
 ]
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length
