@@ -1,6 +1,6 @@
 import { writeNewFile } from '../../adapters/files/new-file.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
-import type { ReconcileItem } from '../../domain/failover.ts'
+import type { ForcedFailover, ReconcileItem } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
 import { itemsOf } from '../../engine/lost-keys.ts'
 import { chosen, decide, failoverOf, lookAgain, type ReconcileParts, type Which } from '../../engine/reconcile.ts'
@@ -39,8 +39,12 @@ export async function reconcile(context: CliContext, runId: string, decision: De
       if (isHomeregionError(error) && error.retriable) return error.text.fact
       throw error
     })
-    if (note !== null) context.err.line(printable(`note: this is what was found before; nobody looked again (${note})`))
-    await list(context, world, runId, flags)
+    const compared = note === null || (await wasCompared(world, failover))
+    const known = compared
+      ? 'this is what was found before; nobody looked again'
+      : `not compared yet: how much only ${failover.source} has is not known`
+    if (note !== null) context.err.line(printable(`note: ${known} (${note})`))
+    await list(context, world, runId, flags, compared)
   } finally {
     await recovery.close()
   }
@@ -95,7 +99,13 @@ async function* lines(items: readonly ReconcileItem[]): AsyncIterable<string> {
   for (const item of items) yield `${await Promise.resolve(itemJson(item))}\n`
 }
 
-async function list(context: CliContext, world: World, runId: string, flags: ReconcileFlags): Promise<void> {
+/** An empty list says that there is nothing only where somebody has looked. */
+async function wasCompared({ controlPlane }: World, { source, runId }: ForcedFailover): Promise<boolean> {
+  const exile = (await controlPlane.exiles(source)).find(e => e.runIds.includes(runId))
+  return exile === undefined || exile.endedAt !== null || exile.done.includes('listed')
+}
+
+async function list(context: CliContext, world: World, runId: string, flags: ReconcileFlags, compared: boolean): Promise<void> {
   const filter = { ...(flags.key === undefined ? {} : { key: flags.key }), ...(flags.undecided === true ? { undecided: true } : {}) }
   const all = itemsOf(world.controlPlane, runId, filter)
   if (flags.csv !== undefined) {
@@ -115,7 +125,12 @@ async function list(context: CliContext, world: World, runId: string, flags: Rec
   const items: ReconcileItem[] = []
   for await (const item of all) items.push(item)
   if (context.format('json') === 'json') return context.out.line(JSON.stringify({ run: runId, items }))
-  if (items.length === 0) return context.out.line(`run ${runId}: nothing that only one side has is on the list`)
+  if (items.length === 0)
+    return context.out.line(
+      compared
+        ? `run ${runId}: nothing that only one side has is on the list`
+        : `run ${runId}: nothing is on the list yet, as nobody has compared`,
+    )
   context.out.line(itemsText(items.slice(0, SHOWN)))
   if (items.length > SHOWN) context.out.line(`+${items.length - SHOWN} more: --key KEY, --csv FILE or -o json`)
   const open = items.filter(i => i.decision === null).length
