@@ -68,6 +68,8 @@ export type ForcedFailover = {
   readonly acknowledgement: { readonly kind: 'typed' | 'bound' | 'any' | 'token'; readonly boundMs: number | 'any'; readonly by: string }
   readonly estimateSha256: string
   readonly at: string
+  /** Since then, by the control plane's clock. */
+  readonly ageMs: number
   readonly by: string
   readonly keys: readonly ForcedKey[]
 }

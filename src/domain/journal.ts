@@ -39,7 +39,7 @@ export type Run = {
   readonly holder: Holder | null
   /** True while the lease has not run out by the control plane's clock. */
   readonly leaseAlive: boolean
-  /** Milliseconds until (positive) or since (negative) the lease's end, by the control plane's clock. */
+  /** Milliseconds until (positive) or since (negative) the lease's end, by the control plane's clock; of a closed run, since its end. */
   readonly leaseLeftMs: number
   /** ISO 8601, control plane's clock. */
   readonly startedAt: string

@@ -142,7 +142,7 @@ export function batches<T>(all: readonly T[], size: number): readonly (readonly 
   return Array.from({ length: Math.ceil(all.length / size) }, (_, i) => all.slice(i * size, (i + 1) * size))
 }
 
-export async function openExile(controlPlane: ControlPlane, region: string): Promise<Exile | null> {
+export async function openExile(controlPlane: Pick<ControlPlane, 'exiles'>, region: string): Promise<Exile | null> {
   const [newest] = await controlPlane.exiles(region)
   return newest === undefined || newest.endedAt !== null ? null : newest
 }

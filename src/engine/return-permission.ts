@@ -10,11 +10,11 @@ import { openExile } from './lost-keys.ts'
  * @throws `region-exiled`, or `check-refused` while the cool-down lasts and nobody gave a reason
  */
 export async function requireReturnAllowed(
-  controlPlane: ControlPlane,
-  failover: ForcedFailover,
-  coolDownMs: number,
-  reason: string | null,
+  controlPlane: Pick<ControlPlane, 'exiles'>,
+  failover: Pick<ForcedFailover, 'source' | 'runId' | 'at' | 'ageMs'>,
+  asked: { readonly coolDownMs: number; readonly reason: string | null; readonly command: string },
 ): Promise<void> {
+  const { coolDownMs, reason, command } = asked
   const { source, runId } = failover
   if ((await openExile(controlPlane, source)) !== null)
     throw new HomeregionError('region-exiled', {
@@ -23,14 +23,14 @@ export async function requireReturnAllowed(
       next: `homeregion rejoin ${source}`,
     })
   if (reason !== null && reason.trim() !== '') return
-  const run = await controlPlane.run(runId)
-  // By the control plane's clock alone: its lease ended when the run did. A run that is still held began its cool-down at this moment at the latest.
-  const agoMs = run === null ? 0 : Math.max(0, -run.leaseLeftMs)
-  if (agoMs >= coolDownMs) return
+  // Since its commit, by the control plane's clock alone.
+  const { at, ageMs } = failover
+  if (ageMs >= coolDownMs) return
+  const allowedAt = new Date(Date.parse(at) + coolDownMs).toISOString()
   throw new HomeregionError('check-refused', {
-    fact: `${source} was failed over ${formatMs(agoMs)} ago; policy.coolDown is ${formatMs(coolDownMs)}`,
-    state: 'Nothing was changed; the keys stay where they are.',
-    next: 'the same command later, or with --reason TEXT, which says why it cannot wait and is recorded with the run',
+    fact: `${source} was failed over ${formatMs(ageMs)} ago; policy.coolDown is ${formatMs(coolDownMs)}`,
+    state: `Nothing was changed; the keys stay where they are, and may go back from ${allowedAt} on (in ${formatMs(coolDownMs - ageMs)}).`,
+    next: `${command} --reason TEXT   (why it cannot wait; recorded with the run)`,
   })
 }
 

@@ -63,6 +63,14 @@ describe('a forced failover', () => {
     ])
     expect(await store.exiles(source)).toMatchObject([{ region: source, runIds: [lease.runId], done: [], undecided: 0, endedAt: null }])
     await store.commit(lease, { keyOutcomes: records.map(r => ({ key: r.key, outcome: 'moved' })), runState: 'DONE' })
+    // A cool-down counts from the commit, and an agent's from the end of its run: neither stands still when the run is closed.
+    const ages = async () => {
+      const [failover, run] = await Promise.all([store.forcedFailovers({ source, limit: 1 }), store.run(lease.runId)])
+      return { failover: failover[0]?.ageMs ?? 0, run: -(run?.leaseLeftMs ?? 0) }
+    }
+    await vi.waitFor(async () => expect((await ages()).run).toBeGreaterThan(0))
+    const { failover: ageMs, run: endedMs } = await ages()
+    expect(ageMs).toBeGreaterThanOrEqual(endedMs)
     expect(await store.auditBreak()).toBeNull()
   })
 
@@ -179,7 +187,7 @@ describe('a forced failover', () => {
     await store.endExile(source, 'all level')
     await store.endExile(source, 'all level')
     expect(await store.exiles(source)).toMatchObject([{ done: ['fenced', 'listed', 'level'], undecided: 0, endReason: 'all level' }])
-    expect(await store.grantLease(source, 'agent-1', 1_000, 100)).toEqual({ generation: 2 })
+    expect(await store.grantLease(source, 'agent-1', 1_000, 100)).toMatchObject({ generation: 2 })
     expect(await registered(source)).toHaveLength(1)
   })
 
@@ -207,7 +215,7 @@ describe('a lease', () => {
     expect(await store.leadAgents('agent-1', 60_000)).toBe(true)
     expect(await store.leadAgents('agent-2', 60_000)).toBe(false)
     await expect(store.grantLease(source, 'agent-2', 1_000, 100)).rejects.toMatchObject({ code: 'superseded' })
-    expect(await store.grantLease(source, 'agent-1', 60_000, 100)).toEqual({ generation: 1 })
+    expect(await store.grantLease(source, 'agent-1', 60_000, 100)).toMatchObject({ generation: 1 })
     const lease = await failover(records, target)
     const withheld = await store.withholdLease(source, lease)
     expect(withheld).toMatchObject({ generation: 1, withheldBy: lease.runId, durationMs: 60_000, marginMs: 100 })
@@ -221,7 +229,7 @@ describe('a lease', () => {
     await expect(store.releaseLease(source, null)).rejects.toMatchObject({ code: 'lease-withheld' })
     await store.releaseLease(source, lease)
     await store.releaseLease(source, lease)
-    expect(await store.grantLease(source, 'agent-1', 60_000, 100)).toEqual({ generation: 2 })
+    expect(await store.grantLease(source, 'agent-1', 60_000, 100)).toMatchObject({ generation: 2 })
     const transfer = await store.openRun(planFor(await registered(source), target), HOLDER, null)
     await expect(store.withholdLease(source, transfer)).rejects.toMatchObject({ code: 'interlock-refused' })
     await expect(store.withholdLease(source, { ...lease, token: 1 })).rejects.toMatchObject({ code: 'superseded' })

@@ -11,7 +11,7 @@ export async function listForcedFailovers(
   const found = await connection.query(
     'read',
     `select f.id, f.run_id, f.source, f.target, f.fence_check, e.observed, a.kind, a.bound_ms, a.actor as acknowledged_by, f.estimate_sha256, f.at,
-      f.actor, (select jsonb_agg(jsonb_build_object('key', k.key, 'epoch', k.epoch, 'recoverable', k.recoverable,
+      (extract(epoch from (clock_timestamp() - f.at)) * 1000)::bigint as age_ms, f.actor, (select jsonb_agg(jsonb_build_object('key', k.key, 'epoch', k.epoch, 'recoverable', k.recoverable,
         'unknown', jsonb_build_object('writes', k.unknown_writes, 'ms', k.unknown_ms),
         'lastApplied', case when k.applied_version is not null
           then jsonb_build_object('version', k.applied_version, 'ageMs', k.applied_age_ms) end) order by k.key)
@@ -37,6 +37,7 @@ export async function listForcedFailovers(
     },
     estimateSha256: row.estimate_sha256 as string,
     at: isoTime(row.at),
+    ageMs: Number(row.age_ms),
     by: row.actor as string,
     keys: (row.keys ?? []) as readonly ForcedKey[],
   }))

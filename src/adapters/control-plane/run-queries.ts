@@ -6,7 +6,7 @@ import type { Connection, Row } from '../postgres/connection.ts'
 import { isoTime } from './ownership-records.ts'
 
 const RUN = `select r.*, (r.open and coalesce(r.lease_until > clock_timestamp(), false)) as lease_alive,
-  coalesce((extract(epoch from (r.lease_until - clock_timestamp())) * 1000)::bigint, 0) as lease_left_ms,
+  coalesce((extract(epoch from (coalesce(r.lease_until, r.ended_at) - clock_timestamp())) * 1000)::bigint, 0) as lease_left_ms,
   (select coalesce(jsonb_agg(jsonb_build_object('key', k.key, 'source', k.source, 'target', k.target, 'epoch', k.epoch, 'seq', k.seq,
     'outcome', k.outcome) order by k.key), '[]'::jsonb) from homeregion_control.run_key k where k.run_id = r.id) as moves
 from homeregion_control.run r`

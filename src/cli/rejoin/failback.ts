@@ -14,7 +14,8 @@ export async function failback(context: CliContext, runId: string, flags: BackFl
   const { controlPlane } = await context.connect()
   const { config } = await context.settings()
   const failover = await failoverOf(controlPlane, runId)
-  await requireReturnAllowed(controlPlane, failover, config.policy.coolDownMs, flags.reason ?? null)
+  const asked = { coolDownMs: config.policy.coolDownMs, reason: flags.reason ?? null }
+  await requireReturnAllowed(controlPlane, failover, { ...asked, command: `homeregion failback ${runId}` })
   const keys = failover.keys.map(k => k.key)
   await transfer(context, keys, { ...flags, to: failover.source })
 }
@@ -36,7 +37,10 @@ export async function transferBack(context: CliContext, keys: readonly string[],
     )
   const failover = await forcedHere(controlPlane, await controlPlane.ownership(typed))
   if (failover !== null && failover.source === to)
-    await requireReturnAllowed(controlPlane, failover, config.policy.coolDownMs, flags.reason ?? null)
+    await requireReturnAllowed(controlPlane, failover, {
+      ...{ coolDownMs: config.policy.coolDownMs, reason: flags.reason ?? null },
+      command: `homeregion transfer ${typed.map(showKey).join(' ')} --back`,
+    })
   await transfer(context, typed, { ...flags, to })
 }
 
