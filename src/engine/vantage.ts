@@ -1,6 +1,7 @@
 import { formatMs } from '../domain/duration.ts'
 import { isHomeregionError } from '../domain/errors.ts'
 import { fail, type Observation, pass } from '../domain/evidence.ts'
+import type { LeaseState } from '../domain/failover.ts'
 import type { Sight } from '../domain/loss.ts'
 import type { PathAnswer } from '../domain/ports.ts'
 import type { Engine } from './context.ts'
@@ -58,9 +59,18 @@ export async function lookAtRegion(
     engine.controlPlane.leaseStates(),
     tries ?? tryRegion(engine, region, patienceMs),
   ])
-  const lease = leases.find(l => l.region === region && l.generation > 0)
   const sights: readonly Sight[] = [
     ...own.map(({ vantage, what, reached }) => ({ region, vantage, what, lastContactAgeMs: reached ? 0 : null })),
+    ...toldOf(region, told, leases),
+  ]
+  const contact = newestContact(sights)
+  return { region, sights, own: own.map(describeTry), contact: (contact?.lastContactAgeMs ?? darkAfterMs) < darkAfterMs ? contact : null }
+}
+
+/** What others say of a region: the agents, and the lease that one of them had granted. */
+export function toldOf(region: string, told: readonly Sight[], leases: readonly LeaseState[]): readonly Sight[] {
+  const lease = leases.find(l => l.region === region && l.generation > 0)
+  return [
     ...told.filter(s => s.region === region && !(s.what === 'lease' && lease !== undefined)),
     ...(lease === undefined
       ? []
@@ -71,10 +81,15 @@ export async function lookAtRegion(
           },
         ]),
   ]
-  const young = sights
-    .filter(s => MAY_WRITE.includes(s.what) && s.lastContactAgeMs !== null && s.lastContactAgeMs < darkAfterMs)
-    .toSorted((a, b) => (a.lastContactAgeMs ?? 0) - (b.lastContactAgeMs ?? 0))
-  return { region, sights, own: own.map(describeTry), contact: young[0] ?? null }
+}
+
+/** The newest that says that the region may still write; null: nobody has ever seen it. */
+export function newestContact(sights: readonly Sight[]): Sight | null {
+  return (
+    sights
+      .filter(s => MAY_WRITE.includes(s.what) && s.lastContactAgeMs !== null)
+      .toSorted((a, b) => (a.lastContactAgeMs ?? 0) - (b.lastContactAgeMs ?? 0))[0] ?? null
+  )
 }
 
 export function describeContact({ vantage, what, lastContactAgeMs }: Sight): string {
