@@ -57,8 +57,13 @@ try {
 }
 
 function worldOf(leased: boolean): { world: World; context: CliContext } {
-  const written = parse(readFileSync(rig.config, 'utf8')) as { policy: object; regions: Record<string, { lease?: unknown }> }
+  const written = parse(readFileSync(rig.config, 'utf8')) as {
+    policy: object
+    agent?: object
+    regions: Record<string, { lease?: unknown }>
+  }
   written.policy = { ...written.policy, darkAfter: '1s', maxKeys: many + 100, loss: [{ keys: '*', rpo: 'any' }] }
+  written.agent = { observeEvery: '500ms' }
   if (leased && written.regions['region-a'] !== undefined)
     written.regions['region-a'].lease = { duration: `${LEASE_MS}ms`, margin: `${MARGIN_MS}ms`, onAgentOutage: 'stop' }
   const file = join(rig.dir, leased ? 'bench-leased.yaml' : 'bench-plain.yaml')
@@ -152,6 +157,7 @@ async function leasedFailover(world: World, context: CliContext, keys: readonly 
   const { controlPlane } = world
   await controlPlane.leadAgents(AGENT, 60_000)
   await controlPlane.grantLease('region-a', AGENT, LEASE_MS, MARGIN_MS)
+  await controlPlane.noteLeaseStops('region-a', AGENT, true)
   await look(world)
   const prepared = await dark(async () => await prepare(context, world, keys, { from: 'region-a', to: 'region-b', fence: 'lease' }))
   if (prepared.plan === null) throw new Error('the policy lets the keys move')

@@ -20,7 +20,7 @@ const identifier = z.string().check(z.regex(IDENTIFIER, 'must be lower-case lett
 const line = z
   .string()
   .check(
-    z.minLength(1, 'must not be empty'),
+    z.minLength(1, { error: 'must not be empty', abort: true }),
     z.maxLength(200, 'is longer than 200 characters'),
     z.regex(PRINTABLE, 'must be one line without control characters'),
   )

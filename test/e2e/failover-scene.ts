@@ -26,6 +26,7 @@ type Policy = Readonly<Record<string, unknown>>
 type Written = {
   controlPlane: { url: string; password: unknown }
   policy: Policy
+  agent?: { observeEvery: string }
   regions: Record<string, { fences: unknown[]; lease?: unknown }>
 }
 
@@ -87,6 +88,7 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
     rig = await startRig({ services: options.services ?? false })
     const written = parse(readFileSync(rig.config, 'utf8')) as Written
     written.policy = POLICY
+    written.agent = { observeEvery: '500ms' }
     const file = join(dir, 'fence-of-region-a')
     written.regions['region-a']?.fences.push({
       ...{ kind: 'exec', name: 'uplink', apply: ['touch', file], lift: ['rm', '-f', file], verify: ['test', '-f', file], timeout: '5s' },

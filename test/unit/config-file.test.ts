@@ -16,6 +16,8 @@ function load(text: string | Uint8Array, env: Record<string, string> = {}, flags
   return { cwd, ...loadConfig({ env, flags, cwd }) }
 }
 
+const RPO = 'must be never, any, or a whole number with its unit: 30s'
+
 /** The report for the sample with one piece of text replaced. */
 async function reportOf(from: string, to: string, env: Record<string, string> = {}): Promise<string> {
   expect(SAMPLE).toContain(from)
@@ -51,6 +53,27 @@ describe('the configuration', () => {
       { keys: 'eu-*', rpo: { atMostMs: 30_000 } },
       { keys: '*', rpo: 'any' },
     ])
+  })
+
+  test.each([
+    ['*', 'vip-*'],
+    ['vip-*', 'vip-*'],
+    ['vip-*', 'vip-7'],
+    ['*-eu-*', 'vip-eu-*'],
+  ])('a loss rule that an earlier one covers is refused with both lines: %s, %s', async (first, second) => {
+    const rules = `policy:\n  loss:\n    - { keys: "${first}", rpo: any }\n    - { keys: "${second}", rpo: never }`
+    expect(await reportOf('policy:', rules)).toContain(
+      `homeregion.yaml:26:7: policy.loss[1]: never reached: policy.loss[0] \`${first}\` comes first (line 25)`,
+    )
+  })
+
+  test.each([
+    ['vip-*', '*'],
+    ['vip-*', 'vip*'],
+    ['a-*-b', 'a-*'],
+  ])('a loss rule that an earlier one covers in part is taken: %s, %s', (first, second) => {
+    const rules = `policy:\n  loss: [{ keys: "${first}", rpo: never }, { keys: "${second}", rpo: any }]`
+    expect(load(SAMPLE.replace('policy:', rules)).config.policy.loss).toHaveLength(2)
   })
 
   test('with Debezium has no published_at column unless it names one', () => {
@@ -137,9 +160,47 @@ describe('a wrong configuration is reported with place, line, caret and the word
     ],
     ['lease too short', 'callTimeout: 3s', 'callTimeout: 20s', 'policy.runLease: must be longer than policy.callTimeout'],
     ['bare number', 'callTimeout: 3s', 'callTimeout: 3', 'policy.callTimeout: expected a text, found a number'],
+    ['dark at once', 'policy:', 'policy:\n  darkAfter: 0s', ':24:14: policy.darkAfter: 0s is too short: at least 2s'],
+    [
+      'dark between two looks',
+      'policy:',
+      'agent: { observeEvery: 20s }\npolicy:\n  darkAfter: 30s',
+      'policy.darkAfter: 30s is too short: at least 40s',
+    ],
+    ['token that is over at once', 'policy:', 'policy:\n  ackToken: 0s', 'policy.ackToken: 0s is too short: at least 10s'],
+    ['token for ever', 'policy:', 'policy:\n  ackToken: 999h', 'policy.ackToken: must be at most 24h'],
+    ['no cool-down', 'policy:', 'policy:\n  coolDown: 0s', 'policy.coolDown: 0s is too short: at least 1s'],
+    ['no looks', 'policy:', 'agent: { observeEvery: 0s }\npolicy:', 'agent.observeEvery: 0s is too short: at least 100ms'],
+    [
+      'an approver twice',
+      'policy:',
+      'policy:\n  approvals: { approvers: [alice, bob, alice], needed: 2 }',
+      ':24:40: policy.approvals.approvers[2]: "alice" is listed twice',
+    ],
+    [
+      'one person for two approvals',
+      'policy:',
+      'policy:\n  approvals: { approvers: [alice, alice], needed: 2 }',
+      'policy.approvals.needed: asks for 2 approvals, 1 may give one',
+    ],
+    [
+      'approvals of nobody',
+      'policy:',
+      'policy:\n  approvals: { needed: 2 }',
+      'policy.approvals.needed: asks for 2 approvals, nobody may give one',
+    ],
+    ['a word that is no limit', 'policy:', 'policy:\n  loss: [{ keys: a, rpo: Never }]', `rpo: ${RPO}`],
+    ['a limit without a unit', 'policy:', 'policy:\n  loss: [{ keys: a, rpo: 30 }]', `rpo: ${RPO}`],
+    ['a comparison', 'policy:', 'policy:\n  loss: [{ keys: a, rpo: "<= 30s" }]', `rpo: ${RPO}`],
+    ['no limit', 'policy:', 'policy:\n  loss: [{ keys: a }]', `rpo: is missing: ${RPO}`],
     ['no section', 'inbox: { table: public.inbox, key: tenant_id }', 'inbox:', 'inbox: expected a mapping, found nothing'],
   ])('%s', async (_case, from, to, message) => {
     expect(await reportOf(from, to)).toContain(message)
+  })
+
+  test('an empty text is that, and nothing else', async () => {
+    const report = await reportOf('policy:', 'ownership: { topic: "" }\npolicy:')
+    expect(report.match(/must .*/g)).toEqual(['must not be empty'])
   })
 
   describe('topology: shared', () => {
@@ -266,6 +327,13 @@ test.each([
   ['app."say ""hi"""', { schema: 'app', table: 'say "hi"' }],
 ])('the table name %s', (written, split) => {
   expect(splitTable(written)).toEqual(split)
+})
+
+test('each place of the JSON Schema has its own words', () => {
+  const schema = JSON.stringify(configJsonSchema())
+  const placed = [...schema.matchAll(/"(\w+)":\{[^{}]*"description":"postgres:/g)].map(found => found[1])
+  expect(new Set(placed)).toEqual(new Set(['url']))
+  expect(schema).toContain('The first match counts')
 })
 
 test('the JSON Schema knows the required keys', () => {

@@ -67,6 +67,7 @@ export function findConfig({ file, env, cwd }: ConfigRequest): string {
     throw new HomeregionError('config-not-found', {
       fact: `there is no configuration file ${path} (${file === undefined ? 'from HOMEREGION_CONFIG' : 'from --config'})`,
       state: 'Nothing was read or changed.',
+      next: NAME_ONE,
     })
   }
   const found = foldersUp(cwd)
@@ -76,9 +77,11 @@ export function findConfig({ file, env, cwd }: ConfigRequest): string {
   throw new HomeregionError('config-not-found', {
     fact: `no ${CONFIG_FILE} in ${cwd} or above it, up to the git root`,
     state: 'Nothing was read or changed.',
-    next: 'homeregion --config FILE … or export HOMEREGION_CONFIG=FILE',
+    next: NAME_ONE,
   })
 }
+
+const NAME_ONE = 'export HOMEREGION_CONFIG=FILE   (or give --config FILE)'
 
 /** Outside a repository only the folder itself: a file further up may belong to somebody else. */
 function foldersUp(cwd: string): readonly string[] {
@@ -105,7 +108,7 @@ function readable(path: string, shown: string): ReturnType<typeof readText> {
     const why = (error as NodeJS.ErrnoException).code ?? 'unreadable'
     throw new HomeregionError(
       'config-not-found',
-      { fact: `${shown} cannot be read: ${why}`, state: 'Nothing was changed.' },
+      { fact: `${shown} cannot be read: ${why}`, state: 'Nothing was changed.', next: NAME_ONE },
       { cause: error },
     )
   }
@@ -114,7 +117,9 @@ function readable(path: string, shown: string): ReturnType<typeof readText> {
 const NEXT = 'homeregion config validate'
 
 function invalid(source: YamlSource, overrides: readonly AppliedOverride[], problems: readonly SchemaProblem[]): HomeregionError {
-  const placed = problems.map(({ path, message, hint, at }): SourceProblem => {
+  const placed = problems.map(({ path, message: said, hint, at, other }): SourceProblem => {
+    const line = other === undefined ? null : source.line(other)
+    const message = line === null ? said : `${said} (line ${line})`
     const override = overriding(path, overrides)
     // A value that is not from the file has no line there: its variable or flag is its place.
     if (override !== undefined) return { file: override, line: 0, column: 0, message, hint, excerpt: '' }

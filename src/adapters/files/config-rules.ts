@@ -3,22 +3,15 @@ import { parseDuration } from '../../domain/duration.ts'
 import { BOUNDARY_FENCE } from '../../domain/fence.ts'
 import { splitTable } from './config-map.ts'
 import { type ConfigFile, REGION_NAME } from './config-schema.ts'
-import type { SchemaProblem } from './schema-problems.ts'
-
-/** A call that takes longer than this is no help to anyone who waits for it. */
-const LONGEST_CALL_MS = 60_000
+import { policyProblems } from './policy-rules.ts'
+import { problemAt, type SchemaProblem } from './schema-problems.ts'
 
 /** What a schema cannot say: rules between values, and inside a URL. */
 export function configProblems(file: ConfigFile): SchemaProblem[] {
-  return [...urls(file), ...regions(file), ...leases(file), ...fences(file), ...tables(file), ...policy(file)]
+  return [...urls(file), ...regions(file), ...leases(file), ...fences(file), ...tables(file), ...policyProblems(file)]
 }
 
 type Path = readonly PropertyKey[]
-
-function problem(path: Path, message: string, hint: string | null = null, at: SchemaProblem['at'] = 'value'): SchemaProblem {
-  const name = path.map((part, i) => (typeof part === 'number' ? `[${part}]` : `${i === 0 ? '' : '.'}${String(part)}`)).join('')
-  return { path, at, message: `${name}: ${message}`, hint }
-}
 
 function logins(file: ConfigFile): readonly { path: Path; url: string }[] {
   const one = (path: Path, login: { url: string } | undefined) => (login === undefined ? [] : [{ path: [...path, 'url'], url: login.url }])
@@ -37,7 +30,7 @@ function logins(file: ConfigFile): readonly { path: Path; url: string }[] {
 function urls(file: ConfigFile): SchemaProblem[] {
   return logins(file).flatMap(({ path, url }) => {
     const found = urlProblem(url)
-    return found === null ? [] : [problem(path, found.message, found.hint)]
+    return found === null ? [] : [problemAt(path, found.message, found.hint)]
   })
 }
 
@@ -66,11 +59,11 @@ export function regionNameProblems(value: unknown): SchemaProblem[] {
   const regions = (value as { regions?: unknown } | null | undefined)?.regions
   if (typeof regions !== 'object' || regions === null || Array.isArray(regions)) return []
   const names = Object.keys(regions)
-  const few = names.length < 2 ? [problem(['regions'], `there must be at least two regions, there is ${names.length}`, null, 'key')] : []
+  const few = names.length < 2 ? [problemAt(['regions'], `there must be at least two regions, there is ${names.length}`, null, 'key')] : []
   const wrong = names.filter(name => !REGION_NAME.test(name))
   return [
     ...few,
-    ...wrong.map(name => problem(['regions', name], 'is no region name', 'lower-case letters, digits and -; a letter first', 'key')),
+    ...wrong.map(name => problemAt(['regions', name], 'is no region name', 'lower-case letters, digits and -; a letter first', 'key')),
   ]
 }
 
@@ -80,14 +73,14 @@ function regions(file: ConfigFile): SchemaProblem[] {
   const problems =
     defaultHome === null || names.includes(defaultHome)
       ? []
-      : [problem(['ownership', 'defaultHome'], `${JSON.stringify(defaultHome)} is not a region`, suggestion(defaultHome, names))]
+      : [problemAt(['ownership', 'defaultHome'], `${JSON.stringify(defaultHome)} is not a region`, suggestion(defaultHome, names))]
   return [...problems, ...(file.topology === 'shared' ? [...sharedDefaultHome(file), ...sharedWriters(file)] : sameDatabase(file))]
 }
 
 /** The record and the boundary are one there: a key exists when it is registered. */
 function sharedDefaultHome(file: ConfigFile): SchemaProblem[] {
   if (file.ownership.defaultHome === null) return []
-  return [problem(['ownership', 'defaultHome'], 'topology: shared knows no default home', 'register the keys: homeregion key import')]
+  return [problemAt(['ownership', 'defaultHome'], 'topology: shared knows no default home', 'register the keys: homeregion key import')]
 }
 
 /** The region of a session in a shared database is that of its login, so no login may write for two. */
@@ -99,12 +92,12 @@ function sharedWriters(file: ConfigFile): SchemaProblem[] {
       const login = url === null ? '' : decodeURIComponent(url.username)
       const path = ['regions', name, 'database', 'writers', i]
       if (writer.role !== undefined && writer.role !== login)
-        return [problem([...path, 'role'], 'is not the user of its url, by which a shared database tells the region of a session')]
+        return [problemAt([...path, 'role'], 'is not the user of its url, by which a shared database tells the region of a session')]
       const owner = owners.get(login) ?? name
       owners.set(login, owner)
       if (owner === name) return []
       return [
-        problem(
+        problemAt(
           [...path, 'url'],
           `${JSON.stringify(login)} writes for ${owner} already`,
           'topology: shared needs writers of its own in each region',
@@ -124,7 +117,7 @@ function sameDatabase(file: ConfigFile): SchemaProblem[] {
     seen.set(id, name)
     if (other === undefined) return []
     return [
-      problem(
+      problemAt(
         ['regions', name, 'database', 'operator', 'url'],
         `is the database of ${other} as well`,
         'topology: shared, if there is one database for all',
@@ -138,7 +131,7 @@ function leases(file: ConfigFile): SchemaProblem[] {
   return Object.entries(file.regions).flatMap(([name, { lease }]) =>
     lease === undefined || (parseDuration(lease.duration) ?? 0) > (parseDuration(lease.margin) ?? 0)
       ? []
-      : [problem(['regions', name, 'lease', 'duration'], 'must be longer than the margin')],
+      : [problemAt(['regions', name, 'lease', 'duration'], 'must be longer than the margin')],
   )
 }
 
@@ -149,14 +142,14 @@ function fences(file: ConfigFile): SchemaProblem[] {
     const writers = region.database.writers.map(w => w.role ?? decodeURIComponent(parseUrl(w.url)?.username ?? ''))
     return region.fences.flatMap((fence, i) => {
       const path = ['regions', name, 'fences', i]
-      const twice = seen.has(fence.name) ? [problem([...path, 'name'], `${JSON.stringify(fence.name)} is taken in ${name} already`)] : []
+      const twice = seen.has(fence.name) ? [problemAt([...path, 'name'], `${JSON.stringify(fence.name)} is taken in ${name} already`)] : []
       seen.add(fence.name)
       if (fence.kind !== 'credentials') return twice
       const strangers = fence.roles.flatMap(({ role }, at) =>
         writers.includes(role)
           ? []
           : [
-              problem(
+              problemAt(
                 [...path, 'roles', at, 'role'],
                 `${JSON.stringify(role)} is no declared writer of ${name}`,
                 suggestion(role, writers) ?? 'declare it below database.writers: its refused login is the proof',
@@ -164,7 +157,7 @@ function fences(file: ConfigFile): SchemaProblem[] {
             ],
       )
       const pair = fence.roles.map(r => r.role).filter((role, at, all) => all.indexOf(role) !== at)
-      return [...twice, ...strangers, ...pair.map(role => problem([...path, 'roles'], `${JSON.stringify(role)} is listed twice`))]
+      return [...twice, ...strangers, ...pair.map(role => problemAt([...path, 'roles'], `${JSON.stringify(role)} is listed twice`))]
     })
   })
 }
@@ -177,20 +170,6 @@ function tables(file: ConfigFile): SchemaProblem[] {
       seen.add(id)
       return []
     }
-    return [problem(['tables', i, 'table'], 'this table is listed already')]
+    return [problemAt(['tables', i, 'table'], 'this table is listed already')]
   })
-}
-
-function policy(file: ConfigFile): SchemaProblem[] {
-  const ms = (name: 'evidenceMaxAge' | 'runLease' | 'callTimeout') => parseDuration(file.policy[name]) ?? 0
-  const problems = (['evidenceMaxAge', 'runLease', 'callTimeout'] as const).flatMap(name =>
-    ms(name) > 0 ? [] : [problem(['policy', name], 'must be more than 0')],
-  )
-  if (ms('callTimeout') > LONGEST_CALL_MS) problems.push(problem(['policy', 'callTimeout'], `must be at most ${LONGEST_CALL_MS / 1000}s`))
-  // A run that waits for one call longer than its lease lives would find itself superseded by its own slowness.
-  const { approvers, needed } = file.policy.approvals
-  if (approvers.length > 0 && approvers.length < needed)
-    problems.push(problem(['policy', 'approvals', 'needed'], `asks for ${needed} approvals, ${approvers.length} may give one`))
-  if (ms('runLease') <= ms('callTimeout')) problems.push(problem(['policy', 'runLease'], 'must be longer than policy.callTimeout'))
-  return problems
 }

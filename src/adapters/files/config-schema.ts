@@ -1,17 +1,12 @@
 import * as z from 'zod/mini'
-import { DURATION_PATTERN } from '../../domain/duration.ts'
+import { policySchema } from './policy-schema.ts'
+import { duration, name, text, url } from './scalar-schema.ts'
 
 /**
  * The shape of homeregion.yaml, as an operator writes it. Free of transforms, so that the JSON Schema an editor completes from is made
  * of the same lines; `config-map.ts` turns it into `Config`.
  */
 export const REGION_NAME = /^[a-z][a-z0-9-]{0,39}$/
-
-const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+$/u
-const text = z.string().check(z.minLength(1, 'must not be empty'), z.maxLength(500, 'is longer than 500 characters'))
-const name = text.check(z.regex(PRINTABLE, 'must not contain control characters'))
-const duration = z.string().check(z.regex(DURATION_PATTERN, 'must be a number with its unit: 500ms, 30s, 5m'))
-const count = (most: number) => z.int().check(z.minimum(1), z.maximum(most))
 
 const secret = z
   .union([
@@ -21,7 +16,6 @@ const secret = z
   ])
   .register(z.globalRegistry, { description: 'Where the secret is read from; never the secret itself.' })
 
-const url = text.register(z.globalRegistry, { description: 'postgres://user@host:port/database, without a password.' })
 const login = z.strictObject({ url, password: z.optional(secret) })
 
 /** `"odd.name"` may be quoted; a name without a schema is in `public`. */
@@ -198,38 +192,7 @@ export const configSchema = z.strictObject({
     {},
   ),
   alarm: z.optional(z.strictObject({ command: argv, timeout: z._default(duration, '30s') })),
-  policy: z.prefault(
-    z.strictObject({
-      /** A run of more keys than this asks for their number again: a wrong column in a file once named 883 keys where 8 were meant. */
-      maxKeys: z._default(count(1_000_000), 100),
-      evidenceMaxAge: z._default(duration, '5s'),
-      runLease: z._default(duration, '15s'),
-      callTimeout: z._default(duration, '5s'),
-      /** The first pattern that matches a key decides; a key that matches none may lose nothing. */
-      loss: z._default(
-        z.array(
-          z.strictObject({
-            keys: name,
-            rpo: z.union([z.enum(['never', 'any']), duration]),
-          }),
-        ),
-        [],
-      ),
-      darkAfter: z._default(duration, '10s'),
-      approvals: z.prefault(
-        z.strictObject({
-          approvers: z._default(z.array(name), []),
-          needed: z._default(count(20), 1),
-          aboveKeys: z._default(count(1_000_000), 100),
-        }),
-        {},
-      ),
-      ackToken: z._default(duration, '10m'),
-      coolDown: z._default(duration, '10m'),
-      automatic: z.optional(z.strictObject({ coolDown: z._default(duration, '1h'), maxLoss: duration })),
-    }),
-    {},
-  ),
+  policy: policySchema,
   agent: z.prefault(
     z.strictObject({
       listen: z._default(

@@ -7,6 +7,18 @@ export type SchemaProblem = {
   readonly at: 'value' | 'key'
   readonly message: string
   readonly hint: string | null
+  /** A second place that the problem is about, whose line is named. */
+  readonly other?: readonly PropertyKey[]
+}
+
+/** A problem that a rule found, in the same words as what the schema finds. */
+export function problemAt(
+  path: readonly PropertyKey[],
+  message: string,
+  hint: string | null = null,
+  at: SchemaProblem['at'] = 'value',
+): SchemaProblem {
+  return { path, at, message: `${nameOf(path)}${message}`, hint }
 }
 
 type Issue = z.$ZodIssue
@@ -26,7 +38,7 @@ function explain(schema: z.$ZodType, root: unknown, issue: Issue, base: readonly
   const path = [...base, ...issue.path]
   const value = valueAt(root, path)
   const say = (message: string, hint: string | null = null, at: SchemaProblem['at'] = 'value'): SchemaProblem[] => [
-    { path, at, message: `${nameOf(path)}${message}`, hint },
+    problemAt(path, message, hint, at),
   ]
   switch (issue.code) {
     case 'unrecognized_keys': {
@@ -49,6 +61,8 @@ function explain(schema: z.$ZodType, root: unknown, issue: Issue, base: readonly
       if (value !== undefined && path.at(-1) === 'password') return say('a password is a reference', PASSWORD_HINT)
       return value === undefined ? say('is missing') : say(`expected ${EXPECTED[issue.expected] ?? issue.expected}, found ${kindOf(value)}`)
     case 'invalid_union':
+      // A union with words of its own names all its forms: the closest branch would name one.
+      if (custom(issue.message) !== null) return say(value === undefined ? `is missing: ${issue.message}` : issue.message)
       return telling(closest(value, issue.errors)).flatMap(inner => explain(schema, root, inner, path))
     case 'invalid_key':
       return say(`${quote(String(path.at(-1)))} ${issue.issues[0]?.message ?? 'is not allowed'}`, null, 'key')
