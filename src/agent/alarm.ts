@@ -1,6 +1,14 @@
 import { type AgentParts, reasonOf } from './parts.ts'
 
-export const ALARMS = ['lease-at-risk', 'lease-over', 'fence-found-lifted', 'fence-open', 'exile-answers', 'automatic-failover'] as const
+export const ALARMS = [
+  'lease-at-risk',
+  'lease-over',
+  'lease-not-enforced',
+  'fence-found-lifted',
+  'fence-open',
+  'exile-answers',
+  'automatic-failover',
+] as const
 export type AlarmKind = (typeof ALARMS)[number]
 
 /** Tells whoever the configuration names that something needs a person now. One that cannot be delivered is said, and changes nothing. */

@@ -41,6 +41,7 @@ export function createLeaseKeeper(region: LeasedRegion, parts: AgentParts): Leas
   let toldAtMs: number | null = null
   let last: Renewal['outcome'] | null = null
   let alarmed: 'at-risk' | 'over' | null = null
+  let stopping: boolean | null = null
   const leftMs = () => (toldAtMs === null ? null : toldAtMs + durationMs - clock.monotonicMs())
   metrics.live('homeregion_lease_left_seconds', label, () => inSeconds(leftMs()))
 
@@ -49,16 +50,27 @@ export function createLeaseKeeper(region: LeasedRegion, parts: AgentParts): Leas
     const before = clock.monotonicMs()
     try {
       const reading = await pulse.readClock()
-      const { generation } = await leases.grantLease(region.name, agentId, durationMs, marginMs)
+      const { generation, stops: known } = await leases.grantLease(region.name, agentId, durationMs, marginMs, reading.generation)
       await fault('agent:lease:granted')
-      await pulse.grantLease(generation, reading, durationMs)
+      const { stops } = await pulse.grantLease(generation, reading, durationMs)
       toldAtMs = before
+      // Said to the control plane when it is not on record: what was lost on the way is said with the next grant.
+      if (stops !== known) await leases.noteLeaseStops(region.name, agentId, stops)
+      watch(stops)
       return { outcome: 'granted', generation }
     } catch (error) {
       if (isHomeregionError(error, 'lease-withheld')) return { outcome: 'withheld', reason: error.text.fact }
       if (isHomeregionError(error, 'superseded')) return { outcome: 'superseded', reason: error.text.fact }
       return { outcome: 'failed', reason: isHomeregionError(error) ? error.text.fact : reasonOf(error) }
     }
+  }
+
+  const watch = (stops: boolean): void => {
+    if (stops === stopping || onAgentOutage !== 'stop') return
+    stopping = stops
+    if (stops) return log('lease-stops', { region: region.name })
+    const fact = `the boundary of ${region.name} does not stop writes at the lease's end, so that its being over proves nothing: homeregion init`
+    void raiseAlarm(parts, 'lease-not-enforced', { region: region.name, fact })
   }
 
   /** Of a lease that this agent told nothing of yet, the control plane knows: another agent may have renewed it a moment ago. */

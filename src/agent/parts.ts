@@ -13,7 +13,7 @@ export type AgentLog = (event: string, fields?: Readonly<Record<string, Json>>) 
 /** What an agent works with. Leases have a session to the control plane of their own: nothing stands in front of a renewal. */
 export type AgentParts = {
   readonly config: Config
-  readonly leases: Pick<FailoverControl, 'leadAgents' | 'grantLease' | 'leaseStates'>
+  readonly leases: Pick<FailoverControl, 'leadAgents' | 'grantLease' | 'noteLeaseStops' | 'leaseStates'>
   readonly controlPlane: Pick<ControlPlane, 'recordObservation' | 'exiles' | 'fencesTold' | 'logFence'>
   readonly pulse: (region: string) => RegionPulse
   readonly stream: (region: string) => RegionStream

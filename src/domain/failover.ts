@@ -28,6 +28,8 @@ export type LeaseState = {
   readonly marginMs: number
   /** The run that stopped the granting; null: it goes on. Together with `leftMs` <= 0 the lease is over for good. */
   readonly withheldBy: string | null
+  /** The region's own word with its last grant: its boundary refuses writes after the end. Without it the lease's being over proves nothing. */
+  readonly stops: boolean
 }
 
 export type ApprovalVerdict = 'approved' | 'rejected'
@@ -40,12 +42,37 @@ export type Approval = {
   readonly reason: string
   /** Given against the rules of who may: counts as enough by itself, and stands out in every report. */
   readonly breakGlass: boolean
+  /** By the login that began the run: only by breaking the glass. */
+  readonly byStarter: boolean
   /** ISO 8601, control plane's clock. */
   readonly at: string
 }
 
+/** Who approves forced failovers, as `init` put it in force: this counts, whatever the file at hand says. */
+export type ApprovalPolicy = {
+  readonly approvers: readonly string[]
+  readonly needed: number
+  readonly aboveKeys: number
+  /** ISO 8601, control plane's clock. */
+  readonly since: string
+  /** The login that began the run, or this one where no run is meant: it may approve by breaking the glass only. */
+  readonly starter: string
+}
+
+/** Those whose word counts: of this run, or of one that this login would begin. */
+export function mayApprove({ approvers, starter }: Pick<ApprovalPolicy, 'approvers' | 'starter'>): readonly string[] {
+  return approvers.filter(name => name !== starter)
+}
+
+/** For a screen: who is to be asked. */
+export function namesOfApprovers(policy: Pick<ApprovalPolicy, 'approvers' | 'starter' | 'needed'>): string {
+  const names = mayApprove(policy)
+  return names.length < policy.needed ? `${names.join(', ') || 'nobody is listed'}: too few, so only broken glass will do` : names.join(', ')
+}
+
 /** What a token of `plan failover` stands for. */
 export type AckToken = {
+  readonly hash: string
   readonly planId: string
   readonly keysSha256: string
   readonly estimateSha256: string
@@ -54,6 +81,8 @@ export type AckToken = {
   readonly leftMs: number
   /** The run that used it; null: none. */
   readonly usedBy: string | null
+  /** The login it was given to: no other can use it. */
+  readonly issuedTo: string
 }
 
 /** A forced failover as it was committed. */
@@ -170,17 +199,28 @@ export interface FailoverControl {
   /**
    * The agent's leave to tell the region an end: read the region's clock first, then ask, then tell the region that reading plus the duration
    * with this generation. When the answer is lost the region must not be told. From its commit on the region may write until then.
+   * `above`: the newest grant the region knows; one that is not later would not be taken there, and a control plane that was set back knows less.
+   * Returns the grant's number, and whether the region is on record as one that stops at the end.
    * @throws `superseded` (another agent leads, or none does), `lease-withheld` (a run withholds it, or the region is in exile)
    */
-  grantLease(region: string, agentId: string, durationMs: number, marginMs: number): Promise<{ readonly generation: number }>
+  grantLease(
+    region: string,
+    agentId: string,
+    durationMs: number,
+    marginMs: number,
+    above?: number,
+  ): Promise<{ readonly generation: number; readonly stops: boolean }>
+  /** What the region answered to the agent's last grant. Nothing where another agent has granted since. */
+  noteLeaseStops(region: string, agentId: string, stops: boolean): Promise<void>
   /**
    * No grant is made any more; from the commit on. Idempotent for the run. Returns the lease as it runs out: 0 grants ever made prove nothing.
-   * @throws `superseded`, `run-closed`, `lease-withheld` (another open run has it), `interlock-refused` (the run's intent is transfer)
+   * Another open run may have it: then it stays that run's.
+   * @throws `superseded`, `run-closed`, `interlock-refused` (the run's intent is transfer)
    */
   withholdLease(region: string, lease: RunLease): Promise<LeaseState>
   /**
-   * Granting may go on: the run that withheld it lets go. `lease` null: for a run that is closed. Idempotent.
-   * @throws `superseded`, `lease-withheld` (another run withholds it, or that run is open), `region-exiled`
+   * Granting may go on: the run that withheld it lets go; in exile it stays withheld. `lease` null: for a run that is closed. Idempotent.
+   * @throws `superseded`; for a run that is closed `lease-withheld` (a run that is open withholds it), `region-exiled`
    */
   releaseLease(region: string, lease: RunLease | null): Promise<void>
   leaseStates(): Promise<readonly LeaseState[]>
@@ -195,15 +235,30 @@ export interface FailoverControl {
     readonly estimateSha256: string
     readonly boundMs: number | 'any'
   }): Promise<string>
-  /** What it stands for; null: it was never issued. Using it happens in the forced commit only. */
+  /** What it stands for; null: it was never issued. */
   ackToken(token: string): Promise<AckToken | null>
+  /** The last one that the run has; null: none. */
+  ackTokenOf(runId: string): Promise<AckToken | null>
+  /**
+   * From now on the token is this run's, however long the run takes: its life is judged here. Idempotent for the run.
+   * @throws `ack-token-refused` (never issued, over, of another plan, login or run), `superseded`, `run-closed`
+   */
+  redeemAckToken(lease: RunLease, hash: string): Promise<void>
 
   /**
    * The caller's login says yes or no to an open run, once. A rejection stands whatever others say.
-   * @throws `approval-refused` (the login began the run, is not among policy.approvals.approvers, or has spoken; `breakGlass` with a reason
-   *   is for when nobody else is there: it passes the first two), `unknown-run`, `run-closed`
+   * `saidBefore`: this login had said the same, and its first word stands.
+   * @throws `approval-refused` (the login began the run, is not among the approvers in force, or has said the opposite; or the run was rejected.
+   *   `breakGlass` with a reason is for when nobody else is there: it passes the first two), `unknown-run`, `run-closed`
    */
-  approve(runId: string, verdict: ApprovalVerdict, reason: string, breakGlass: boolean): Promise<Approval>
+  approve(
+    runId: string,
+    verdict: ApprovalVerdict,
+    reason: string,
+    breakGlass: boolean,
+  ): Promise<Approval & { readonly saidBefore: boolean }>
+  /** The one in force. */
+  approvalPolicy(runId: string | null): Promise<ApprovalPolicy>
   /** Oldest first. */
   approvals(runId: string): Promise<readonly Approval[]>
 

@@ -21,7 +21,7 @@ export function chooseFence(
   asked: FenceWord | null,
   source: string,
 ): OutsideFence {
-  const leased = settings.lease?.onAgentOutage === 'stop' && (lease?.generation ?? 0) > 0
+  const leased = settings.lease?.onAgentOutage === 'stop' && provesWhenOver(lease)
   const refuse = (fact: string, next: string) => {
     throw new HomeregionError('usage', { fact, state: 'Nothing was changed.', next })
   }
@@ -31,7 +31,7 @@ export function chooseFence(
         ? `${source} has no lease configured`
         : settings.lease.onAgentOutage === 'keep'
           ? `the lease of ${source} is configured onAgentOutage: keep, so its end proves nothing`
-          : `no lease was ever granted to ${source}: its being over would prove nothing`,
+          : whyNoProof(source, lease),
       'the same command with --fence external or --fence attest',
     )
   if (asked === 'external' && settings.external.length === 0)
@@ -39,6 +39,17 @@ export function chooseFence(
   if (asked !== null) return FENCE_WORDS[asked]
   if (leased) return 'lease-over'
   return settings.external.length > 0 ? 'external-fence-holds' : 'source-attested'
+}
+
+/** It was granted, and the region has said that it stops at the end. */
+function provesWhenOver(lease: LeaseState | undefined): lease is LeaseState {
+  return lease !== undefined && lease.generation > 0 && lease.stops
+}
+
+function whyNoProof(source: string, lease: LeaseState | undefined): string {
+  return lease === undefined || lease.generation === 0
+    ? `no lease was ever granted to ${source}: its being over proves nothing`
+    : `${source} never said that its boundary stops writes at the lease's end: its being over proves nothing`
 }
 
 export function describeFence(fence: OutsideFence, settings: ForcedSettings, lease: LeaseState | undefined, source: string): string {
@@ -74,7 +85,7 @@ export async function stoppedAgeMs(
   switch (about.fence) {
     case 'lease-over': {
       const lease = (await engine.controlPlane.leaseStates()).find(l => l.region === about.source)
-      return lease === undefined || lease.generation === 0 ? null : -lease.leftMs
+      return provesWhenOver(lease) ? -lease.leftMs : null
     }
     case 'external-fence-holds':
       return about.heldAtMs === null ? -about.settings.external.reduce((sum, f) => sum + f.timeoutMs, 0) : now - about.heldAtMs
@@ -112,9 +123,9 @@ export async function isolateSource(move: ForcedMove, stepId: string): Promise<v
 /** From its commit on no grant is made; what was granted runs out by itself, and the gate waits for that. */
 async function withhold({ engine, journal, source }: ForcedMove): Promise<void> {
   const lease = await engine.controlPlane.withholdLease(source, journal.lease())
-  if (lease.generation > 0) return
+  if (provesWhenOver(lease)) return
   throw new HomeregionError('interlock-refused', {
-    fact: `no lease was ever granted to ${source}: its being over proves nothing`,
+    fact: whyNoProof(source, lease),
     state: 'Nothing was handed over.',
     next: 'homeregion failover --force --fence attest',
   })

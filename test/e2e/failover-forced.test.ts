@@ -120,6 +120,7 @@ describe('when the source is dark', () => {
   beforeAll(async () => {
     expect(await scene.store.leadAgents('agent-1', 60_000)).toBe(true)
     await scene.store.grantLease('region-a', 'agent-1', 3_000, 1_000)
+    await scene.store.noteLeaseStops('region-a', 'agent-1', true)
     await scene.kill('region-a')
   })
 

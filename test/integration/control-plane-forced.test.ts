@@ -191,7 +191,7 @@ describe('a forced failover', () => {
     expect(await registered(source)).toHaveLength(1)
   })
 
-  test('stands on a lease only while this run withholds it and it is over', async () => {
+  test('stands on a lease only while a run withholds it, it is over, and the region has said that it stops at the end', async () => {
     const { source, target } = pair()
     const records = await registered(source)
     const lease = await failover(records, target)
@@ -203,7 +203,11 @@ describe('a forced failover', () => {
     const early = await change()
     const state = async () => (await store.leaseStates()).find(l => l.region === source)
     await vi.waitFor(async () => expect((await state())?.leftMs).toBeLessThanOrEqual(0), { timeout: 10_000 })
-    expect(await store.commit(lease, { forced: early })).toHaveLength(1)
+    await expect(store.commit(lease, { forced: early })).rejects.toMatchObject({ code: 'interlock-refused' })
+    await store.noteLeaseStops(source, 'agent-2', true)
+    expect(await state()).toMatchObject({ stops: false })
+    await store.noteLeaseStops(source, 'agent-1', true)
+    expect(await store.commit(lease, { forced: await change() })).toHaveLength(1)
     expect((await store.forcedFailovers({ source, limit: 1 }))[0]?.fence).toBe('lease-over')
   })
 })
@@ -227,9 +231,16 @@ describe('a lease', () => {
     const shorten = raw.query(`update homeregion_control.region_lease set over_at = now() - interval '1 h' where region = $1`, [source])
     await expect(shorten).rejects.toMatchObject({ code: 'HC010' })
     await expect(store.releaseLease(source, null)).rejects.toMatchObject({ code: 'lease-withheld' })
+    // Another failover of the region waits for the same end, and lets go of nothing that is not its own.
+    const second = await failover(await registered(source), target)
+    expect(await store.withholdLease(source, second)).toMatchObject({ withheldBy: lease.runId })
+    await store.releaseLease(source, second)
+    await expect(store.grantLease(source, 'agent-1', 60_000, 100)).rejects.toMatchObject({ code: 'lease-withheld' })
     await store.releaseLease(source, lease)
     await store.releaseLease(source, lease)
     expect(await store.grantLease(source, 'agent-1', 60_000, 100)).toMatchObject({ generation: 2 })
+    // A control plane that was set back goes on above what the region knows.
+    expect(await store.grantLease(source, 'agent-1', 60_000, 100, 87)).toMatchObject({ generation: 88 })
     const transfer = await store.openRun(planFor(await registered(source), target), HOLDER, null)
     await expect(store.withholdLease(source, transfer)).rejects.toMatchObject({ code: 'interlock-refused' })
     await expect(store.withholdLease(source, { ...lease, token: 1 })).rejects.toMatchObject({ code: 'superseded' })

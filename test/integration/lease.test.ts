@@ -117,9 +117,15 @@ describe.each(VERSIONS)('a lease that stops writes, on PostgreSQL %i', version =
     await admin.query('delete from homeregion.lease')
     await expect(w.query(INSERT, [key])).rejects.toThrow(/was never granted a lease/)
     // Installed again over a lease that stands, it goes by that.
-    await grant(LEASE.durationMs)
+    expect(await grant(LEASE.durationMs)).toEqual({ stops: true })
     await install('keep')
+    expect(await grant(LEASE.durationMs)).toEqual({ stops: false })
     await install('stop')
+    // The region's own word at each grant: a trigger that does not fire stops nothing.
+    await admin.query('alter table public.account disable trigger zzz_homeregion_lease')
+    expect(await grant(LEASE.durationMs)).toEqual({ stops: false })
+    await admin.query('alter table public.account enable trigger zzz_homeregion_lease')
+    expect(await grant(LEASE.durationMs)).toEqual({ stops: true })
     expect(await write(w, key)).toBeNull()
   })
 
@@ -190,7 +196,7 @@ describe.each(VERSIONS)('a lease that stops writes, on PostgreSQL %i', version =
   test('a transaction that would be prepared is refused; one whose constraints were checked early is what the margin is for', async () => {
     const [key, early] = [await newKey(), await newKey()]
     await grant(LEASE.durationMs)
-    for (const statement of ["prepare transaction 'p1'", "/* x */ Prepare\n TRANSACTION 'p2'"]) {
+    for (const statement of ["prepare transaction 'p1'", "/* x */ Prepare\n TRANSACTION 'p2'", "--x\rprepare --y\rtransaction 'p3'"]) {
       await w.query('begin')
       await w.query(INSERT, [key])
       expect(await codeOf(w.query(statement))).toBe('HR004')

@@ -44,7 +44,7 @@ async function handOver({ error, arrivesLate = false, silent = false }: Script) 
     renew: () => Promise.resolve(),
     release: () => Promise.resolve(),
     leaseStates: async () =>
-      await ask(() => [{ region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, withheldBy: 'run-1' }]),
+      await ask(() => [{ region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, withheldBy: 'run-1', stops: true }]),
     releaseLease: async () => await ask(() => void done.push('lease released')),
     commit: async (_lease: RunLease, change: JournalChange) =>
       await ask(() => {

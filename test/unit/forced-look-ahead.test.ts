@@ -60,7 +60,7 @@ function scene(overAtMs: number, source: 'refuses' | 'swallows'): Scene {
     return await (source === 'refuses' ? Promise.reject(new Error('connect ECONNREFUSED')) : new Promise<never>(() => undefined))
   }
   const lease = (): LeaseState => ({
-    ...{ region: 'a', generation: 1, grantedTo: 'agent', durationMs: 3000, marginMs: 1000, withheldBy: RUN },
+    ...{ region: 'a', generation: 1, grantedTo: 'agent', durationMs: 3000, marginMs: 1000, withheldBy: RUN, stops: true },
     leftMs: overAtMs - clock.monotonicMs(),
   })
   const engine: Engine = {

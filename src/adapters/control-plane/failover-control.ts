@@ -1,14 +1,14 @@
 import type { Config } from '../../domain/config.ts'
 import type { FailoverControl } from '../../domain/failover.ts'
 import type { Connection } from '../postgres/connection.ts'
-import { findAckToken, issueAckToken } from './ack-tokens.ts'
-import { approve, readApprovals } from './approvals.ts'
+import { findAckToken, issueAckToken, lastAckTokenOf, redeemAckToken, tokenHash } from './ack-tokens.ts'
+import { approve, readApprovalPolicy, readApprovals } from './approvals.ts'
 import { askDrillToYield, beginDrill, drillAskedToYield, lastDrills, recordDrill, unfinishedDrills } from './drills.ts'
 import { endExile, listExiles, noteExile } from './exiles.ts'
 import { listForcedFailovers } from './forced-queries.ts'
 import { readObservations, readSights, recordObservation } from './observations.ts'
 import { decideReconcileItem, putReconcileItems, readReconcileItems } from './reconcile-items.ts'
-import { grantLease, leadAgents, readLeases, releaseLease, withholdLease } from './region-leases.ts'
+import { grantLease, leadAgents, noteLeaseStops, readLeases, releaseLease, withholdLease } from './region-leases.ts'
 
 /** What forced failovers stand on, over the same session. `coded` turns what the database says into our errors. */
 export function createFailoverControl(
@@ -21,13 +21,17 @@ export function createFailoverControl(
     observations: async () => await coded(async () => await readObservations(connection)),
     sights: async () => await coded(async () => await readSights(connection)),
     leadAgents: async (agentId, forMs) => await coded(async () => await leadAgents(connection, agentId, forMs)),
-    grantLease: async (region, agentId, durationMs, marginMs) =>
-      await coded(async () => await grantLease(connection, region, agentId, durationMs, marginMs)),
+    grantLease: async (region, agentId, durationMs, marginMs, above) =>
+      await coded(async () => await grantLease(connection, region, agentId, durationMs, marginMs, above)),
+    noteLeaseStops: async (region, agentId, stops) => await coded(async () => await noteLeaseStops(connection, region, agentId, stops)),
     withholdLease: async (region, lease) => await coded(async () => await withholdLease(connection, region, lease)),
     releaseLease: async (region, lease) => await coded(async () => await releaseLease(connection, region, lease)),
     leaseStates: async () => await coded(async () => await readLeases(connection)),
     issueAckToken: async about => await coded(async () => await issueAckToken(connection, about, policy.ackTokenMs)),
-    ackToken: async token => await coded(async () => await findAckToken(connection, token)),
+    ackToken: async token => await coded(async () => await findAckToken(connection, tokenHash(token))),
+    ackTokenOf: async runId => await coded(async () => await lastAckTokenOf(connection, runId)),
+    redeemAckToken: async (lease, hash) => await coded(async () => await redeemAckToken(connection, lease, hash)),
+    approvalPolicy: async runId => await coded(async () => await readApprovalPolicy(connection, runId)),
     approve: async (runId, verdict, reason, breakGlass) =>
       await coded(async () => await approve(connection, runId, verdict, reason, breakGlass)),
     approvals: async runId => await coded(async () => await readApprovals(connection, runId)),

@@ -6,7 +6,7 @@ export type Grant = {
   readonly update?: readonly string[]
 }
 
-const LEASE = ['generation', 'agent', 'over_at', 'duration_ms', 'margin_ms', 'withheld_by']
+const LEASE = ['generation', 'agent', 'over_at', 'duration_ms', 'margin_ms', 'withheld_by', 'stops']
 const LOOK = ['taken_at', 'unpublished', 'oldest_unpublished_ms', 'not_applied', 'highest_per_second']
 const PROOFS = ['dark_evidence_id', 'fence_check', 'fence_evidence_id', 'loss_evidence_id', 'target_evidence_id', 'approved_evidence_id']
 
@@ -28,10 +28,11 @@ export const FAILOVER_GRANTS: readonly Grant[] = [
     why: 'Issue acknowledgement tokens.',
     insert: ['hash', 'plan_id', 'keys_sha256', 'estimate_sha256', 'bound_ms', 'expires_at'],
   },
+  { table: 'redeemed_token', why: 'Use one for a run.', insert: ['hash', 'run_id', 'plan_id', 'expires_at'] },
   {
     table: 'acknowledgement',
     why: 'Own a loss.',
-    insert: ['id', 'run_id', 'plan_id', 'kind', 'bound_ms', 'keys_sha256', 'token_hash', 'token_expires_at'],
+    insert: ['id', 'run_id', 'plan_id', 'kind', 'bound_ms', 'keys_sha256', 'token_hash', 'token_expires_at', 'token_used_at'],
   },
   { table: 'region_standing', why: 'Say which regions are in exile.', insert: ['region'], update: ['exiled'] },
   {

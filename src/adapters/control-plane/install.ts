@@ -88,9 +88,16 @@ async function settingsStand(connection: Connection, config: Config): Promise<bo
     'read',
     `select exists (select 1 from homeregion_control.approval_policy where in_force and (approvers, needed, above_keys) = (${approvals}))
     and exists (select 1 from homeregion_control.interlock_policy
-      where in_force and (needs_barrier, needs_versions, needs_idempotency) = (${needs})) as stand`,
+      where in_force and (needs_barrier, needs_versions, needs_idempotency) = (${needs}))
+    and not exists (select 1 from homeregion_control.region_lease where ${unstopped(config)}) as stand`,
   )
   return found.rows[0]?.stand === true
+}
+
+/** Leases of regions whose boundary is installed without an end to its writes from now on. */
+function unstopped(config: Config): string {
+  const stopping = config.regions.filter(r => r.lease?.onAgentOutage === 'stop').map(r => r.name)
+  return `stops and not ${pg.escapeLiteral(JSON.stringify(stopping))}::jsonb ? region`
 }
 
 function settingValues(config: Config): { readonly approvals: string; readonly needs: string } {
@@ -170,6 +177,10 @@ function roleMissing(error: unknown, config: Config): HomeregionError | null {
 function settings(config: Config): readonly RenderedStatement[] {
   const { approvals, needs } = settingValues(config)
   return [
+    {
+      sql: `update homeregion_control.region_lease set stops = false where ${unstopped(config)}`,
+      why: "A region that is installed without an end to its writes proves nothing by its lease's being over.",
+    },
     {
       sql: `insert into homeregion_control.installation (service, topology)
 values (${pg.escapeLiteral(config.service)}, ${pg.escapeLiteral(config.topology)})

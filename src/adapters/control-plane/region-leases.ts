@@ -35,7 +35,8 @@ export async function grantLease(
   agentId: string,
   durationMs: number,
   marginMs: number,
-): Promise<{ readonly generation: number }> {
+  above = 0,
+): Promise<{ readonly generation: number; readonly stops: boolean }> {
   const statements: readonly Statement[] = [
     requireVersion(),
     // Share: while this grant is on its way, nobody else can take the lead.
@@ -52,17 +53,18 @@ export async function grantLease(
     },
     {
       sql: `insert into homeregion_control.region_lease as l (region, generation, agent, over_at, duration_ms, margin_ms)
-values ($1, 1, $2, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond', $3, $4)
-on conflict (region) do update set generation = l.generation + 1, agent = excluded.agent, duration_ms = excluded.duration_ms,
+values ($1, $5::bigint + 1, $2, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond', $3, $4)
+on conflict (region) do update set generation = greatest(l.generation, $5::bigint) + 1, agent = excluded.agent, duration_ms = excluded.duration_ms,
   margin_ms = excluded.margin_ms,
   over_at = greatest(l.over_at, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond')
-returning generation`,
-      parameters: [region, agentId, durationMs, marginMs],
+returning generation, stops`,
+      parameters: [region, agentId, durationMs, marginMs, above],
     },
   ]
   try {
     const answers = await connection.transaction('write', statements)
-    return { generation: Number(answers[4]?.rows[0]?.generation) }
+    const row = answers[4]?.rows[0]
+    return { generation: Number(row?.generation), stops: row?.stops === true }
   } catch (error) {
     if (sqlstate(error) === REFUSAL.notLeading)
       throw new HomeregionError(
@@ -75,6 +77,18 @@ returning generation`,
   }
 }
 
+/** Of the agent's own last grant only: another that has granted since has an answer of its own. */
+export async function noteLeaseStops(connection: Connection, region: string, agentId: string, stops: boolean): Promise<void> {
+  await connection.transaction('write', [
+    requireVersion(),
+    {
+      sql: 'update homeregion_control.region_lease set stops = $3 where region = $1 and agent = $2',
+      parameters: [region, agentId, stops],
+    },
+  ])
+}
+
+/** Another open run may withhold it already: it is granted to nobody all the same, and both wait for the same end. */
 export async function withholdLease(connection: Connection, region: string, lease: RunLease): Promise<LeaseState> {
   const statements: readonly Statement[] = [
     requireVersion(),
@@ -91,11 +105,8 @@ values ($1, 0, '', clock_timestamp(), 0, 0) on conflict (region) do nothing`,
     },
     // Of a run that is closed and left it withheld, another may take it over: it stays withheld all the while.
     {
-      sql: `with withheld as (
-  update homeregion_control.region_lease l set withheld_by = $2 where l.region = $1 and (l.withheld_by in ('', $2)
-    or not exists (select 1 from homeregion_control.run r where r.id = l.withheld_by and r.open)) returning region
-)
-select homeregion_control.require((select count(*) from withheld) = 1, '${REFUSAL.leaseWithheld}', 'another run withholds the lease')`,
+      sql: `update homeregion_control.region_lease l set withheld_by = $2 where l.region = $1 and (l.withheld_by in ('', $2)
+    or not exists (select 1 from homeregion_control.run r where r.id = l.withheld_by and r.open))`,
       parameters: [region, lease.runId],
     },
     { sql: `${LEASE} where l.region = $1`, parameters: [region] },
@@ -107,25 +118,26 @@ select homeregion_control.require((select count(*) from withheld) = 1, '${REFUSA
     if (row === undefined) throw leaseWithheld(region)
     return leaseState(row)
   } catch (error) {
-    if (sqlstate(error) === REFUSAL.leaseWithheld) throw leaseWithheld(region, error)
     if (sqlstate(error) === REFUSAL.leaseNotOver) throw forcedInterlockRefused('only a run of intent failover may withhold a lease', error)
     throw error
   }
 }
 
+/** Of a run: what it withholds itself, unless the region is in exile by now; there it stays withheld until the region is back. */
 export async function releaseLease(connection: Connection, region: string, lease: RunLease | null): Promise<void> {
   const statements: readonly Statement[] = [
     requireVersion(),
     ...(lease === null ? [] : [holdRun(lease)]),
     {
       sql: `update homeregion_control.region_lease l set withheld_by = '' where l.region = $1 and (l.withheld_by = $2::text
+    and not exists (select 1 from homeregion_control.region_standing s where s.region = $1 and s.exiled)
   or ($2::text is null and not exists (select 1 from homeregion_control.run r where r.id = l.withheld_by and r.open)))`,
       parameters: [region, lease?.runId ?? null],
     },
     {
-      sql: `select homeregion_control.require(not exists (
+      sql: `select homeregion_control.require($2::text is not null or not exists (
   select 1 from homeregion_control.region_lease where region = $1 and withheld_by <> ''), '${REFUSAL.leaseWithheld}', 'another run withholds it')`,
-      parameters: [region],
+      parameters: [region, lease?.runId ?? null],
     },
     ...appendAudit({ event: 'lease-released', runId: lease?.runId ?? null, key: null, detail: { region } }),
   ]
@@ -139,7 +151,7 @@ export async function releaseLease(connection: Connection, region: string, lease
   }
 }
 
-const LEASE = `select l.region, l.generation, l.agent, l.duration_ms, l.margin_ms, l.withheld_by,
+const LEASE = `select l.region, l.generation, l.agent, l.duration_ms, l.margin_ms, l.withheld_by, l.stops,
   ceil(extract(epoch from (l.over_at - clock_timestamp())) * 1000)::bigint as left_ms
 from homeregion_control.region_lease l`
 
@@ -149,7 +161,7 @@ export async function readLeases(connection: Connection): Promise<readonly Lease
 }
 
 /** The run is held under this token, and stays so until the commit. */
-function holdRun(lease: RunLease): Statement {
+export function holdRun(lease: RunLease): Statement {
   return {
     sql: `with held as (select 1 from homeregion_control.run where id = $1 and token = $2 and open for update)
 select homeregion_control.require((select count(*) from held) = 1, '${REFUSAL.lease}', 'the run is not held under this token')`,
@@ -167,6 +179,7 @@ function leaseState(row: Row): LeaseState {
     durationMs: Number(row.duration_ms),
     marginMs: Number(row.margin_ms),
     withheldBy: none(row.withheld_by),
+    stops: row.stops === true,
   }
 }
 

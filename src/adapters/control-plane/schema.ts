@@ -22,6 +22,7 @@ const MIGRATIONS = [
   '005-rejoin.sql',
   '006-forced-keys.sql',
   '007-drills.sql',
+  '008-lease-stops.sql',
 ]
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length

@@ -71,7 +71,12 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
     ...(topology === 'shared' ? [] : sqlStatements('guard-copies.sql', {})),
     ...sqlStatements('region-fence.sql', { ...space, ...guardTexts(config), callers: literalArray(callersThere(config, region)) }),
     ...sqlStatements('guard.sql', { ...space, ...guardTexts(config), lease, heartbeat }),
-    ...sqlStatements('lease.sql', { ...guardTexts(config), operators: literalArray(operatorsThere(config, region)) }),
+    ...sqlStatements('lease.sql', {
+      ...guardTexts(config),
+      operators: literalArray(operatorsThere(config, region)),
+      stop_regions: literalArray(stoppingThere(config, region)),
+      lease_triggers: leaseTriggers(config, stops),
+    }),
     ...columns.flatMap(column =>
       sqlStatements('guard-column.sql', {
         ...space,
@@ -104,6 +109,18 @@ function statements(config: Config, region: RegionConfig): readonly BoundaryStat
     ),
     ...(topology === 'shared' ? sqlStatements('authority.sql', {}) : sqlStatements('barrier.sql', barrierGrants(outbox))),
   ]
+}
+
+/** Everything that has to fire for writes to stop at the lease's end. */
+function leaseTriggers(config: Config, stops: boolean): string {
+  const own = [
+    ['homeregion.commit_check', 'homeregion_commit_check', 'O'],
+    ['homeregion.lease', 'homeregion_lease_told', 'A'],
+  ] as const
+  const guarding = guards(config).flatMap(guard =>
+    guardTriggers(guard, config.outbox.columns.publishedAt, stops).map(t => [relation(guard), t.name, t.enabled] as const),
+  )
+  return [...own, ...guarding].map(row => `(${row.map(literal).join(', ')})`).join(', ')
 }
 
 /** A barrier or heartbeat: in the service's own envelope, so that relay and consumer treat it like any event they do not understand. */

@@ -59,6 +59,7 @@ const OPERATIONS = [
   'writable_keys(text)',
   'read_clock()',
   'grant_lease(text, bigint, timestamp with time zone)',
+  'lease_stops(text)',
 ] as const
 
 /** `observed`: quoted names of the tables that proofs are read from. */

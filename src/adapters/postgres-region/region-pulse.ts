@@ -19,17 +19,21 @@ export function createRegionPulse(region: RegionConfig, config: Config, secrets:
       await coded(async () => {
         const { rows } = await leases.query(
           'read',
-          'select c::text as reading, (extract(epoch from c) * 1000)::float8 as epoch from homeregion.read_clock() c',
+          `select c::text as reading, (extract(epoch from c) * 1000)::float8 as epoch,
+  coalesce((select generation from homeregion.lease where region = $1), 0) as generation from homeregion.read_clock() c`,
+          [region.name],
         )
-        return { reading: String(rows[0]?.reading), epochMs: Number(rows[0]?.epoch) }
+        const [row] = rows
+        return { reading: String(row?.reading), epochMs: Number(row?.epoch), generation: Number(row?.generation) }
       }),
     grantLease: async (generation, from, durationMs) =>
       await coded(async () => {
-        await leases.query(
+        const { rows } = await leases.query(
           'write',
-          `select homeregion.grant_lease($1, $2, $3::timestamptz + $4::double precision * interval '1 millisecond')`,
+          `select homeregion.grant_lease($1, $2, $3::timestamptz + $4::double precision * interval '1 millisecond'), homeregion.lease_stops($1) as stops`,
           [region.name, generation, from.reading, durationMs],
         )
+        return { stops: rows[0]?.stops === true }
       }),
     heartbeat: async eventId => await coded(async () => void (await looks.query('write', 'select homeregion.heartbeat($1)', [eventId]))),
     unpublished: async () =>

@@ -2,6 +2,7 @@ import type { FORCED_CHECKS } from '../../domain/checks.ts'
 import { type CheckName, checkSpec } from '../../domain/checks.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
+import type { LeaseState } from '../../domain/failover.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { acknowledgementProblem, describeBlocked, showBound } from '../../domain/loss.ts'
@@ -104,13 +105,18 @@ async function approved(move: ForcedMove): Promise<Observation> {
  */
 const LAST_STRETCH_MS = 1_000
 
+/** By whatever run: it is granted to nobody, and over for every failover from the region. */
+function isWithheld(lease: LeaseState): boolean {
+  return lease.withheldBy !== null
+}
+
 async function leaseOver(move: ForcedMove): Promise<Observation> {
-  const { engine, journal, source } = move
+  const { engine, source } = move
   const read = async () => (await engine.controlPlane.leaseStates()).find(l => l.region === source)
   let lease = await read()
-  const isWaitedOut = () => lease?.withheldBy === journal.runId && lease.leftMs > 0 && lease.leftMs <= LAST_STRETCH_MS
-  if (lease?.withheldBy === journal.runId && lease.leftMs > 0) tryAhead(move, lease.leftMs, LAST_STRETCH_MS)
-  while (lease !== undefined && isWaitedOut()) {
+  const isWaitedOut = (lease: LeaseState) => isWithheld(lease) && lease.leftMs > 0 && lease.leftMs <= LAST_STRETCH_MS
+  if (lease !== undefined && isWithheld(lease) && lease.leftMs > 0) tryAhead(move, lease.leftMs, LAST_STRETCH_MS)
+  while (lease !== undefined && isWaitedOut(lease)) {
     await engine.clock.sleep(lease.leftMs)
     lease = await read()
   }
@@ -118,7 +124,14 @@ async function leaseOver(move: ForcedMove): Promise<Observation> {
   const required = 'granted no more, and the last grant is over'
   if (lease === undefined || lease.generation === 0) return unknown(observer, required, `no lease was ever granted to ${source}`)
   const facts = { generation: lease.generation, leftMs: lease.leftMs, marginMs: lease.marginMs }
-  if (lease.withheldBy !== journal.runId) return fail(observer, required, 'it is not withheld by this run', facts)
+  if (!lease.stops)
+    return unknown(
+      observer,
+      required,
+      `the boundary of ${source} never said that it stops writes at the lease's end (homeregion init)`,
+      facts,
+    )
+  if (!isWithheld(lease)) return fail(observer, required, 'nobody withholds it: it may be granted again', facts)
   if (lease.leftMs > 0) return fail(observer, required, `withheld; over in ${formatMs(lease.leftMs)}`, facts)
   return pass(
     observer,

@@ -91,7 +91,7 @@ begin
     {{unless_applying}}perform homeregion.refuse_lease(here, pg_catalog.concat(homeregion.lease_words(here), ', at the commit'));
   elsif pg_catalog.current_setting('max_prepared_transactions') operator(pg_catalog.<>) '0'
     and here operator(pg_catalog.=) any ({{stop_regions}}::pg_catalog.text[])
-    and pg_catalog.current_query() operator(pg_catalog.~*) '(^|;)(\s|/\*.*?\*/|--[^\n]*\n)*prepare(\s|/\*.*?\*/|--[^\n]*\n)+transaction' then
+    and pg_catalog.current_query() operator(pg_catalog.~*) '(^|;)(\s|/\*.*?\*/|--[^\n\r]*[\n\r])*prepare(\s|/\*.*?\*/|--[^\n\r]*[\n\r])+transaction' then
     {{unless_applying}}perform homeregion.refuse_lease(here, 'a prepared transaction could be committed after the lease is over');
   end if;
 end $body$

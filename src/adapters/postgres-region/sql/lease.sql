@@ -46,12 +46,24 @@ begin
   return l.expires_at;
 end $body$
 
+-- @ Whether writes stop at the end here, as the catalogue says now: the guard's triggers stand, enabled, on every table that should have them.
+create or replace function homeregion.lease_stops(p_region text) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $body$
+  select p_region = any ({{stop_regions}}::text[]) and not exists (
+    select from (values {{lease_triggers}}) as due(relation, trigger, enabled)
+    where not exists (
+      select from pg_trigger t where t.tgrelid = to_regclass(due.relation) and t.tgname = due.trigger and t.tgenabled = due.enabled::"char"
+    )
+  )
+$body$
+
 -- @ Only operators grant.
 do $do$
 declare
   o name;
 begin
   foreach o in array {{operators}}::name[] loop
-    execute format('grant execute on function homeregion.read_clock(), homeregion.grant_lease(text, bigint, timestamptz) to %I', o);
+    execute format('grant execute on function homeregion.read_clock(), homeregion.grant_lease(text, bigint, timestamptz),
+      homeregion.lease_stops(text) to %I', o);
   end loop;
 end $do$
