@@ -3,7 +3,7 @@ import { isHomeregionError } from '../domain/errors.ts'
 import { fail, type Observation, pass } from '../domain/evidence.ts'
 import type { LeaseState } from '../domain/failover.ts'
 import type { Sight } from '../domain/loss.ts'
-import type { PathAnswer } from '../domain/ports.ts'
+import type { Clock, PathAnswer } from '../domain/ports.ts'
 import type { Engine } from './context.ts'
 
 /** Who sees a region, from everywhere that can be asked. */
@@ -46,7 +46,26 @@ export async function tryRegion(engine: Engine, region: string, patienceMs: numb
   ])
 }
 
-/** Asks the region itself, unless that was `tried` a moment ago, and what the agents and the lease say of it. @throws `control-plane-unreachable` */
+/** Since when this process has tried each region without an answer, by its clock: its own looks are all it knows where no agent ever looked. */
+const silentSince = new WeakMap<Clock, Map<string, number>>()
+
+/** Between two tries of a region that nobody else has ever seen. */
+const AGAIN_MS = 500
+
+/** How long this process has been trying in vain; 0 with an answer. */
+function silentForMs({ clock }: Engine, region: string, tries: OwnTries): number {
+  const since = silentSince.get(clock) ?? new Map<string, number>()
+  silentSince.set(clock, since)
+  if (tries.some(t => t.reached && MAY_WRITE.includes(t.what))) since.delete(region)
+  else since.set(region, since.get(region) ?? clock.monotonicMs())
+  return clock.monotonicMs() - (since.get(region) ?? clock.monotonicMs())
+}
+
+/**
+ * Asks the region itself, unless that was `tried` a moment ago, and what the agents and the lease say of it. One try that failed says little: where
+ * nobody else has ever seen the region, it is tried again until that has gone on for as long as `darkAfterMs`.
+ * @throws `control-plane-unreachable`
+ */
 export async function lookAtRegion(
   engine: Engine,
   region: string,
@@ -54,11 +73,19 @@ export async function lookAtRegion(
   patienceMs: number,
   tries: OwnTries | null = null,
 ): Promise<Vantage> {
-  const [told, leases, own] = await Promise.all([
+  // Counted from before the first try: an address that swallows everything is silent from then on.
+  if (tries === null) silentForMs(engine, region, [])
+  const [told, leases, first] = await Promise.all([
     engine.controlPlane.sights(),
     engine.controlPlane.leaseStates(),
     tries ?? tryRegion(engine, region, patienceMs),
   ])
+  let own = first
+  const alone = newestContact(toldOf(region, told, leases)) === null
+  while (silentForMs(engine, region, own) < darkAfterMs && alone && !own.some(t => t.reached && t.what === 'database')) {
+    await engine.clock.sleep(AGAIN_MS)
+    own = await tryRegion(engine, region, patienceMs)
+  }
   const sights: readonly Sight[] = [
     ...own.map(({ vantage, what, reached }) => ({ region, vantage, what, lastContactAgeMs: reached ? 0 : null })),
     ...toldOf(region, told, leases),

@@ -7,41 +7,12 @@ import type { ForcedMove } from '../../src/engine/forced-move.ts'
 import { passGates } from '../../src/engine/gate.ts'
 import { triesForHandOver } from '../../src/engine/look-ahead.ts'
 import { createFakeEngine, only, step } from './engine-fixture.ts'
+import { createVirtualClock } from './virtual-clock.ts'
 
 const RUN = 'run-1'
 const PATIENCE_MS = 2_000
 /** What the looks between two moments may take; none of the fakes takes any. */
 const AT_ONCE_MS = 5
-
-/** Time goes on to the next moment that somebody waits for, once nobody has anything else to do. */
-function createVirtualClock() {
-  let nowMs = 0
-  const sleepers: { readonly atMs: number; readonly wake: () => void }[] = []
-  const clock: Clock = {
-    now: () => new Date(nowMs).toISOString(),
-    monotonicMs: () => nowMs,
-    sleep: (ms, signal) =>
-      new Promise(wake => {
-        sleepers.push({ atMs: nowMs + ms, wake })
-        signal?.addEventListener('abort', () => wake())
-      }),
-  }
-  const until = async <T>(work: Promise<T>): Promise<T> => {
-    let ended = false
-    const done = work.finally(() => {
-      ended = true
-    })
-    for (;;) {
-      await new Promise(resolve => setImmediate(resolve))
-      if (ended) return await done
-      const next = sleepers.sort((a, b) => a.atMs - b.atMs).shift()
-      if (next === undefined) throw new Error('nobody waits for a moment, and nothing ends')
-      nowMs = Math.max(nowMs, next.atMs)
-      next.wake()
-    }
-  }
-  return { clock, until }
-}
 
 type Scene = {
   readonly move: ForcedMove
