@@ -1,4 +1,4 @@
-import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
+import { type ErrorCode, HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { ExitName } from '../domain/exit-codes.ts'
 import type { RunState } from '../domain/journal.ts'
 import { consent } from './checks/forced.ts'
@@ -71,12 +71,13 @@ export async function refuse(move: ForcedMove, error: unknown): Promise<never> {
   )
 }
 
+/** The figures, or the keys, have to be read again before anything else is typed. */
+const PLAN_AGAIN = new Set<ErrorCode>(['outcome-unknown', 'loss-not-acknowledged', 'ack-token-refused', 'loss-forbidden', 'declined'])
+
 function nextAfter(move: ForcedMove, error: HomeregionError): string {
-  const command = `homeregion failover --from ${move.source} --to ${move.target}`
-  if (error.code === 'outcome-unknown') return `homeregion plan failover --from ${move.source} --to ${move.target}`
-  if (error.code === 'source-answers') return `${command}   (without --force: it loses nothing)`
-  if (error.code === 'loss-not-acknowledged' || error.code === 'ack-token-refused')
-    return `homeregion plan failover --from ${move.source} --to ${move.target}`
+  const pair = `--from ${move.source} --to ${move.target}`
+  if (error.code === 'source-answers') return `homeregion failover ${pair}   (without --force: it loses nothing)`
+  if (PLAN_AGAIN.has(error.code)) return `homeregion plan failover ${pair}`
   return error.text.next ?? `homeregion run show ${move.journal.runId}`
 }
 
