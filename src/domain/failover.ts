@@ -107,6 +107,7 @@ export type ForcedKey = {
   readonly key: string
   /** The epoch that was ended; the target owns the next. */
   readonly epoch: number
+  /** At least so many: nobody could count them where the source's Kafka did not answer. */
   readonly recoverable: number
   readonly unknown: UpperBound
   readonly lastApplied: LastApplied | null

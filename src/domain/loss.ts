@@ -46,8 +46,8 @@ export type KeyEstimate = {
   readonly rpo: Rpo
   /** What the target has applied of the key; null when it has nothing, or could not be asked. */
   readonly lastApplied: LastApplied | null
-  /** Writes known to be missing at the target, since their events stand in a Kafka that still answers. */
-  readonly recoverable: number
+  /** Writes known to be missing at the target, since their events stand in a Kafka that still answers; null: nobody could count them. */
+  readonly recoverable: number | null
   /** Writes that nobody outside the source can see: at most so many, of at most so long. Any of the region's may be this key's. */
   readonly unknown: UpperBound
 }
@@ -66,7 +66,7 @@ export type LossEstimate = {
   /** Ordered by key. */
   readonly keys: readonly KeyEstimate[]
   /** Of the region: not the sum over its keys, since each unseen write is counted once. */
-  readonly totals: { readonly keys: number; readonly recoverable: number; readonly unknown: UpperBound }
+  readonly totals: { readonly keys: number; readonly recoverable: number | null; readonly unknown: UpperBound }
   /** Keys that stay where they are, whatever is acknowledged. */
   readonly blocked: readonly BlockedKey[]
   /** Over the keys that would move, for acknowledgements. */
@@ -83,8 +83,8 @@ export type LossInput = {
   readonly sights: readonly Sight[]
   readonly stoppedAgeMs: number | null
   readonly lastApplied: ReadonlyMap<string, LastApplied>
-  /** By key: events that stand in a Kafka that answers and are not applied at the target. */
-  readonly recoverable: ReadonlyMap<string, number>
+  /** By key: events that stand in a Kafka that answers and are not applied at the target; null: it did not say. */
+  readonly recoverable: ReadonlyMap<string, number> | null
   readonly loss: Config['policy']['loss']
 }
 
@@ -125,10 +125,11 @@ export function estimateLoss(input: LossInput): LossEstimate {
       epoch,
       rpo: rpoOf(key, input.loss),
       lastApplied: input.lastApplied.get(key) ?? null,
-      recoverable: input.recoverable.get(key) ?? 0,
+      recoverable: input.recoverable === null ? null : (input.recoverable.get(key) ?? 0),
       unknown,
     }))
-  const totals = { keys: keys.length, recoverable: keys.reduce((sum, k) => sum + k.recoverable, 0), unknown }
+  const recoverable = input.recoverable === null ? null : keys.reduce((sum, k) => sum + (k.recoverable ?? 0), 0)
+  const totals = { keys: keys.length, recoverable, unknown }
   const blocked = keys.flatMap(({ key, rpo }) => {
     const why = blockedBy(rpo, unknown.ms)
     return why === null ? [] : [{ key, rpo, why }]

@@ -40,8 +40,8 @@ export async function gatherLoss(engine: Engine, question: LossQuestion): Promis
         patienceMs,
       ),
     kafkaAnswers
-      ? inTime(engine, patienceMs, engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), new Map())
-      : new Map<string, number>(),
+      ? inTime(engine, patienceMs, engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), null)
+      : null,
   ])
   const { loss, sights, stoppedAgeMs } = question
   return estimateLoss({ source, target, keys, loss, sights, stoppedAgeMs, observations, lastApplied, recoverable })

@@ -72,6 +72,12 @@ describe('the estimate', () => {
     ])
   })
 
+  test('knows of no write that could come back where nobody could count, not even that there is none', () => {
+    const { totals, keys } = estimateLoss(input({ recoverable: null }))
+    expect([totals.recoverable, ...keys.map(k => k.recoverable)]).toEqual([null, ...keys.map(() => null)])
+    expect(estimateLoss(input()).totals.recoverable).toBe(0)
+  })
+
   test('keeps what the policy keeps, and says why', () => {
     const keys = ['ledger-1', 'cache-1', 'tenant-1'].map(key => ({ key, epoch: 1 }))
     expect(estimateLoss(input({ keys })).blocked.map(b => [b.key, b.why])).toEqual([['ledger-1', 'never']])

@@ -90,13 +90,13 @@ async function force(site: DrillSite, stages: Stages) {
       ]),
   )
   const { ms, writes } = plan.totals.unknown
-  const bound: RehearsedLoss['bound'] = { ms: ms ?? 'any', writes: writes === null ? null : writes + plan.totals.recoverable }
+  const bound: RehearsedLoss['bound'] = { ms: ms ?? 'any', writes: writes === null ? null : writes + (plan.totals.recoverable ?? 0) }
   return { run: forced.run, bound, acknowledgedAtMs }
 }
 
 type Plan = {
   readonly ackToken: string | null
-  readonly totals: { readonly recoverable: number; readonly unknown: { readonly ms: number | null; readonly writes: number | null } }
+  readonly totals: { readonly recoverable: number | null; readonly unknown: { readonly ms: number | null; readonly writes: number | null } }
 }
 
 /** When the last of the keys had its first write acknowledged there. */

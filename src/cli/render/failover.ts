@@ -78,8 +78,10 @@ function movingText({ keys, blocked }: LossEstimate): string {
 }
 
 function knownText({ totals, source, sights }: LossEstimate): string {
-  if (!sights.some(s => s.what === 'kafka' && s.lastContactAgeMs === 0))
-    return `nothing: the Kafka of ${source} does not answer, so nobody can count what stands there; it is part of what is not known`
+  if (totals.recoverable === null) {
+    const silent = sights.some(s => s.what === 'kafka' && s.lastContactAgeMs === 0) ? 'was not read in time' : 'does not answer'
+    return `nothing: the Kafka of ${source} ${silent}, so nobody can count what stands there; it is part of what is not known`
+  }
   return totals.recoverable === 0
     ? `no write stands in the Kafka of ${source} and is missing at the target`
     : `${totals.recoverable} writes stand in the Kafka of ${source} and are missing at the target: recoverable when it returns`
@@ -114,7 +116,7 @@ function keyLines({ keys }: LossEstimate): readonly string[] {
       showKey(k.key),
       String(k.epoch),
       k.lastApplied === null ? 'nothing applied, or not asked' : `version ${k.lastApplied.version}, ${formatMs(k.lastApplied.ageMs)} ago`,
-      String(k.recoverable),
+      String(k.recoverable ?? 'unknown'),
       k.unknown.ms === null ? 'unknown' : `up to ${showBound(k.unknown.ms)}`,
     ])
   return [
@@ -125,7 +127,7 @@ function keyLines({ keys }: LossEstimate): readonly string[] {
 
 function worstFirst(a: KeyEstimate, b: KeyEstimate): number {
   return (
-    b.recoverable - a.recoverable || (b.lastApplied?.ageMs ?? Infinity) - (a.lastApplied?.ageMs ?? Infinity) || (a.key < b.key ? -1 : 1)
+    (b.recoverable ?? 0) - (a.recoverable ?? 0) || (b.lastApplied?.ageMs ?? Infinity) - (a.lastApplied?.ageMs ?? Infinity) || (a.key < b.key ? -1 : 1)
   )
 }
 

@@ -57,10 +57,11 @@ async function lossAcknowledged(move: ForcedMove): Promise<Observation> {
     ...{ unknownMs: bound.ms, unknownWrites: bound.writes, forbidden: forbidden.length },
   }
   const required = `at most ${typeof bounded === 'string' ? 'whatever it is' : showBound(bounded)}, as acknowledged (${ack.kind})`
+  const counted = recoverable === null ? 'nobody could count what is recoverable' : `${recoverable} recoverable`
   const upTo =
     bound.ms === null
-      ? `nobody knows how much; ${recoverable} recoverable`
-      : `up to ${showBound(bound.ms)}, ${bound.writes ?? 'an unknown number of'} writes; ${recoverable} recoverable`
+      ? `nobody knows how much; ${counted}`
+      : `up to ${showBound(bound.ms)}, ${bound.writes ?? 'an unknown number of'} writes; ${counted}`
   const observer = `agents' looks at ${source}, and ${target} database`
   return problem === null ? pass(observer, required, upTo, facts) : fail(observer, required, problem, facts)
 }
