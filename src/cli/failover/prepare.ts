@@ -1,6 +1,5 @@
 import { loadRunbook } from '../../adapters/files/runbook-file.ts'
 import type { OutsideFence } from '../../domain/checks.ts'
-import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import type { LeaseState } from '../../domain/failover.ts'
 import type { LossEstimate } from '../../domain/loss.ts'
@@ -10,11 +9,13 @@ import type { Engine } from '../../engine/context.ts'
 import { type Attestation, type ForcedSettings, forcedSettings, patienceMs } from '../../engine/forced-move.ts'
 import { gatherLoss, type LossQuestion, readApplied } from '../../engine/gather-loss.ts'
 import { chooseFence, stoppedAgeMs } from '../../engine/outside-fence.ts'
-import { describeContact, lookAtRegion, type Vantage } from '../../engine/vantage.ts'
+import { lookAtRegion, type Vantage } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
 import { createOperator } from '../operator.ts'
+import { forcedCommand } from './command.ts'
 import type { ForcedFlags } from './flags.ts'
 import { type Pair, pairOf, recordsOf } from './select.ts'
+import { requireNoExile, sourceAnswers } from './who-answers.ts'
 
 /** Everything that is known before anybody is asked anything. Nothing was changed for it. */
 export type Prepared = {
@@ -27,16 +28,18 @@ export type Prepared = {
   readonly estimate: LossEstimate
   /** null: the policy lets none of the keys move. */
   readonly plan: Plan | null
+  /** Whole, but for `--rpo-ack`. */
   readonly command: string
 }
 
-/** @throws `source-answers`, `unknown-key`, `control-plane-unreachable` with what can be done without it */
+/** @throws `region-exiled`, `source-answers`, `unknown-key`, `control-plane-unreachable` with what can be done without it */
 export async function prepare(context: CliContext, world: World, keys: readonly string[], flags: ForcedFlags): Promise<Prepared> {
   const { config } = await context.settings()
   const engine = quietEngine(context, world)
   try {
     const pair = await pairOf(engine, config, flags)
     const { source, target } = pair
+    await requireNoExile(world.controlPlane, target)
     const settings = forcedSettings(config, source)
     // Begun at once: a dark region is waited for as long as there is patience, and many keys are read in that time.
     const records = recordsOf(world.controlPlane, source, keys, flags.keysFile)
@@ -44,7 +47,8 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
     // Whoever is waited for first says what is wrong.
     for (const begun of [records, applied]) begun.catch(() => undefined)
     const vantage = pair.vantage ?? (await lookAtRegion(engine, source, settings.policy.darkAfterMs, patienceMs(settings)))
-    if (vantage.contact !== null) throw sourceAnswers(pair, vantage, settings.policy.darkAfterMs)
+    if (vantage.contact !== null)
+      throw await sourceAnswers(engine, pair, vantage, { darkAfterMs: settings.policy.darkAfterMs, patienceMs: patienceMs(settings) })
     const pinned = loadRunbook(flags.runbook ?? 'failover', context.cwd)
     if (pinned.runbook.intent !== 'failover')
       throw new HomeregionError('usage', {
@@ -64,12 +68,7 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
       moving.length === 0
         ? null
         : computePlan({ pinned, keys: moving.map(keyOf), target, records: moving, config, atHome: new Map(), outsideFence: fence })
-    const command = [
-      'homeregion failover',
-      ...keys,
-      ...(flags.keysFile === undefined ? [] : [`--keys-file ${flags.keysFile}`]),
-      `--from ${source} --to ${target} --force`,
-    ].join(' ')
+    const command = forcedCommand(pair, keys, flags, fence)
     return { pair, vantage, settings, fence, lease, attestation, estimate, plan, command }
   } catch (error) {
     throw isHomeregionError(error, 'control-plane-unreachable') ? withoutControlPlane(error, flags.from) : error
@@ -111,19 +110,6 @@ function keyOf({ key }: { readonly key: string }): string {
 export function quietEngine(context: CliContext, world: World): Engine {
   const nobody = { yes: false, confirm: null, confirmCount: null }
   return world.engine(createOperator(context, nobody, () => undefined, { interrupted: () => false, stop: () => undefined }))
-}
-
-function sourceAnswers({ source, target }: Pair, vantage: Vantage, darkAfterMs: number): HomeregionError {
-  const contact = vantage.contact === null ? '' : describeContact(vantage.contact)
-  return new HomeregionError(
-    'source-answers',
-    {
-      fact: `${source} is not dark: ${contact} (policy.darkAfter is ${formatMs(darkAfterMs)}), so nothing need be lost`,
-      state: 'Nothing was changed.',
-      next: `homeregion failover --from ${source} --to ${target}   (without --force; or homeregion transfer KEY --to ${target})`,
-    },
-    { fields: { sights: vantage.sights } },
-  )
 }
 
 /** Perhaps it stands in the dark region itself. Said at once, with what can be done without it. */

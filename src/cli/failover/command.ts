@@ -1,0 +1,34 @@
+import type { OutsideFence } from '../../domain/checks.ts'
+import { shellWord } from '../shell-word.ts'
+import type { ForcedFlags } from './flags.ts'
+
+type Regions = { readonly source: string; readonly target: string }
+
+/**
+ * The forced failover, whole but for the loss that is owned. What a person has to say stands there in capitals: it is said when the command
+ * is given, and not taken over from an earlier one.
+ */
+export function forcedCommand(pair: Regions, keys: readonly string[], flags: ForcedFlags, fence: OutsideFence): string {
+  return [
+    'homeregion failover',
+    ...what(keys, flags),
+    between(pair),
+    '--force',
+    ...(flags.runbook === undefined ? [] : [`--runbook ${shellWord(flags.runbook)}`]),
+    ...(flags.fence === undefined || flags.fence === 'attest' ? [] : [`--fence ${flags.fence}`]),
+    ...(fence === 'source-attested' ? ['--attest TEXT --reason TEXT'] : []),
+  ].join(' ')
+}
+
+/** What shows who sees the source and what may be lost. */
+export function planCommand(pair: Regions, keys: readonly string[] = [], flags: Pick<ForcedFlags, 'keysFile'> = {}): string {
+  return ['homeregion plan failover', ...what(keys, flags), between(pair)].join(' ')
+}
+
+function what(keys: readonly string[], { keysFile }: Pick<ForcedFlags, 'keysFile'>): readonly string[] {
+  return [...keys.map(shellWord), ...(keysFile === undefined ? [] : [`--keys-file ${shellWord(keysFile)}`])]
+}
+
+function between({ source, target }: Regions): string {
+  return `--from ${source} --to ${target}`
+}
