@@ -33,6 +33,7 @@ export interface Recovery {
 
 /**
  * Applies one lost write again at its key's new owner. It may be asked for the same write twice, after a crash between the write and the record of the
- * decision: `HOMEREGION_ITEM` is the same then. @throws `check-refused` when the command did not end with 0
+ * decision: `HOMEREGION_ITEM` is the same then. @throws `outcome-unknown` when the command did not end with 0,
+ * `check-refused` when it could not be started
  */
 export type Reapply = (write: Json, variables: Readonly<Record<string, string>>) => Promise<void>

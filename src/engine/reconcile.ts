@@ -1,7 +1,8 @@
-import { HomeregionError } from '../domain/errors.ts'
+import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { Json } from '../domain/evidence.ts'
 import type { ForcedFailover, ReconcileDecision, ReconcileItem } from '../domain/failover.ts'
 import { showKey } from '../domain/key.ts'
+import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { ControlPlane, FaultPoint, RegionDatabase } from '../domain/ports.ts'
 import type { Reapply, Recovery } from '../domain/recovery.ts'
 import { decideInQuarantine, itemsOf, listLost, mayBeLate, takenKeys } from './lost-keys.ts'
@@ -41,16 +42,23 @@ export async function lookAgain(parts: ReconcileParts, { source, runId }: Forced
   return null
 }
 
-export type Which = { readonly items: readonly string[] } | { readonly key: string }
+export type Which = { readonly items: readonly string[] } | { readonly keys: readonly string[] } | { readonly all: true }
 
-/** The items that are meant, in the order in which they would have to be applied. @throws `unknown-run` for one that is not there */
-export async function chosen(controlPlane: ControlPlane, runId: string, which: Which): Promise<readonly ReconcileItem[]> {
+/** `settled`: keys that were named, and of which everything was decided before. */
+export type Chosen = { readonly items: readonly ReconcileItem[]; readonly settled: readonly string[] }
+
+/**
+ * The items that are meant, in the order in which they would have to be applied: those that are named, else the undecided ones.
+ * @throws `unknown-run` for an item that is not there, `unknown-key` for a key that has none
+ */
+export async function chosen(controlPlane: ControlPlane, runId: string, which: Which): Promise<Chosen> {
+  if ('keys' in which) return await chosenOfKeys(controlPlane, runId, which.keys)
   const found: ReconcileItem[] = []
   const wanted = 'items' in which ? new Set(which.items) : null
-  const filter = 'key' in which ? { key: which.key, undecided: true } : {}
-  for await (const item of itemsOf(controlPlane, runId, filter)) if (wanted === null || wanted.delete(item.id)) found.push(item)
+  for await (const item of itemsOf(controlPlane, runId, wanted === null ? { undecided: true } : {}))
+    if (wanted === null || wanted.delete(item.id)) found.push(item)
   const [missing] = wanted ?? []
-  if (missing === undefined) return found.toSorted(inOrderOfWriting)
+  if (missing === undefined) return { items: found.toSorted(inOrderOfWriting), settled: [] }
   throw new HomeregionError('unknown-run', {
     fact: `run ${runId} has no item ${showKey(missing)} to reconcile`,
     state: 'Nothing was decided.',
@@ -58,11 +66,34 @@ export async function chosen(controlPlane: ControlPlane, runId: string, which: W
   })
 }
 
-/** An aggregate's versions one after the other; otherwise as they are listed. */
+async function chosenOfKeys(controlPlane: ControlPlane, runId: string, keys: readonly string[]): Promise<Chosen> {
+  const items: ReconcileItem[] = []
+  const settled: string[] = []
+  for (const key of new Set(keys)) {
+    const own: ReconcileItem[] = []
+    for await (const item of itemsOf(controlPlane, runId, { key })) own.push(item)
+    if (own.length === 0)
+      throw new HomeregionError('unknown-key', {
+        fact: `run ${runId} has nothing of the key ${showKey(key)} on its list`,
+        state: 'Nothing was decided.',
+        next: `homeregion reconcile ${runId}`,
+      })
+    const open = own.filter(item => item.decision === null)
+    if (open.length === 0) settled.push(key)
+    items.push(...open)
+  }
+  return { items: items.toSorted(inOrderOfWriting), settled }
+}
+
+/** By key and aggregate, and an aggregate's versions one after the other. */
 function inOrderOfWriting(a: ReconcileItem, b: ReconcileItem): number {
-  const [x, y] = [eventOf(a), eventOf(b)]
-  if (a.key !== b.key || x === null || y === null || x.aggregate !== y.aggregate) return 0
-  return x.version - y.version
+  const [x, y] = [a, b].map(item => ({ key: item.key, aggregate: '', version: 0, ...eventOf(item) }))
+  if (x === undefined || y === undefined) return 0
+  return compared(x.key, y.key) || compared(x.aggregate, y.aggregate) || x.version - y.version
+}
+
+function compared(a: string, b: string): number {
+  return a === b ? 0 : a < b ? -1 : 1
 }
 
 function eventOf({ content }: ReconcileItem): { aggregate: string; version: number } | null {
@@ -75,10 +106,41 @@ function eventOf({ content }: ReconcileItem): { aggregate: string; version: numb
 
 export type Order = { readonly decision: ReconcileDecision; readonly reason: string }
 
+/** `before`: decided so already, by whoever it says. */
+export type Parted = { readonly open: readonly ReconcileItem[]; readonly before: readonly ReconcileItem[] }
+
+/**
+ * Everything is looked at before anything is decided.
+ * @throws `epoch-moved` (one was decided otherwise before), `usage` and `check-refused` where it cannot be applied again
+ */
+export function partDecided(
+  parts: Pick<ReconcileParts, 'reapply'>,
+  runId: string,
+  items: readonly ReconcileItem[],
+  to: ReconcileDecision,
+): Parted {
+  const otherwise = items.filter(item => item.decision !== null && item.decision !== to)
+  const [first] = otherwise
+  if (first !== undefined)
+    throw new HomeregionError('epoch-moved', {
+      fact: `${otherwise.length} of ${items.length} items were decided otherwise before: ${first.id} was ${decidedText(first)}`,
+      state: 'Nothing was decided; what was decided before stands.',
+      next: `homeregion reconcile ${runId} --undecided   (what can be decided still)`,
+    })
+  const open = items.filter(item => item.decision === null)
+  if (to === 'reapplied') requireReapplicable(parts, runId, open)
+  return { open, before: items.filter(item => item.decision !== null) }
+}
+
+export function decidedText({ decision, decidedBy, decidedAt }: ReconcileItem): string {
+  return `${decision ?? '?'} by ${decidedBy ?? '?'} at ${decidedAt ?? '?'}`
+}
+
 /**
  * Decides one item after the other. `reapplied`: the write is applied at the new owner first, and on record as such afterwards; a process that dies
  * between the two leaves it undecided, and it is applied a second time under the same HOMEREGION_ITEM.
- * @throws `epoch-moved` (decided otherwise before), `check-refused` (it could not be applied again); those before it stay decided
+ * @throws `epoch-moved` (somebody else decided otherwise meanwhile), `outcome-unknown` and `check-refused` of the command that applies it again; its
+ *   state says how many were decided before it
  */
 export async function decide(
   parts: ReconcileParts,
@@ -87,30 +149,60 @@ export async function decide(
   order: Order,
   tell: (item: ReconcileItem) => void,
 ): Promise<void> {
-  const { controlPlane, fault, region } = parts
-  const homes = new Map((await controlPlane.ownership([...new Set(items.map(i => i.key))])).map(r => [r.key, r]))
-  if (order.decision === 'reapplied') requireReapplicable(parts, items)
-  for (const item of items) {
-    const home = homes.get(item.key)
-    if (order.decision === 'reapplied' && item.decision === null) {
-      await applyAgain(parts, failover, item, { target: home?.homeRegion ?? '', epoch: home?.epoch ?? 0 })
-      await fault('reconcile:reapplied')
+  const homes = new Map((await parts.controlPlane.ownership([...new Set(items.map(i => i.key))])).map(r => [r.key, r]))
+  for (const [done, item] of items.entries()) {
+    try {
+      tell(await decideOne(parts, failover, item, { order, home: homes.get(item.key) }))
+    } catch (error) {
+      if (!isHomeregionError(error)) throw error
+      const again = order.decision === 'reapplied' ? `reapply --decide ${item.id} --reason TEXT` : '--undecided'
+      throw stoppedAt(error, `homeregion reconcile ${failover.runId} ${again}`, item, { done, left: items.length - done - 1 })
     }
-    const decided = await controlPlane.decideReconcileItem(failover.runId, item.id, order.decision, order.reason)
-    await fault('reconcile:decided')
-    const { decision, reason } = decided
-    if (home !== undefined && decision !== null && reason !== null)
-      await decideInQuarantine(region, home.homeRegion, { runId: failover.runId, content: item.content, decision, reason })
-    tell(decided)
   }
 }
 
-function requireReapplicable({ reapply }: ReconcileParts, items: readonly ReconcileItem[]): void {
+async function decideOne(
+  parts: ReconcileParts,
+  failover: ForcedFailover,
+  item: ReconcileItem,
+  { order, home }: { readonly order: Order; readonly home: OwnershipRecord | undefined },
+): Promise<ReconcileItem> {
+  const { controlPlane, fault, region } = parts
+  if (order.decision === 'reapplied') {
+    await applyAgain(parts, failover, item, { target: home?.homeRegion ?? '', epoch: home?.epoch ?? 0 })
+    await fault('reconcile:reapplied')
+  }
+  const decided = await controlPlane.decideReconcileItem(failover.runId, item.id, order.decision, order.reason)
+  await fault('reconcile:decided')
+  const { decision, reason } = decided
+  if (home !== undefined && decision !== null && reason !== null)
+    await decideInQuarantine(region, home.homeRegion, { runId: failover.runId, content: item.content, decision, reason })
+  return decided
+}
+
+/** What was decided before the one that failed stands, and nobody has to find out which that was. */
+function stoppedAt(
+  error: HomeregionError,
+  again: string,
+  item: ReconcileItem,
+  { done, left }: { readonly done: number; readonly left: number },
+): HomeregionError {
+  const { fact, state, next } = error.text
+  const others = done + left === 0 ? [] : [`Before it ${done} were decided as asked; ${left} after it were not reached.`]
+  const text = {
+    fact: fact.includes(item.id) ? fact : `item ${item.id} of ${showKey(item.key)}: ${fact}`,
+    state: [...(state === undefined ? [] : [state]), ...others].join(' '),
+    next: next ?? again,
+  }
+  return new HomeregionError(error.code, text, { cause: error, retriable: error.retriable, fields: { ...error.fields, done, left } })
+}
+
+function requireReapplicable({ reapply }: Pick<ReconcileParts, 'reapply'>, runId: string, items: readonly ReconcileItem[]): void {
   if (reapply === null)
     throw new HomeregionError('usage', {
       fact: 'no command that applies a write again is configured (reapply)',
       state: 'Nothing was decided.',
-      next: 'configure reapply.command, or decide drop or exported',
+      next: `configure reapply.command, or: homeregion reconcile ${runId} exported --all --file FILE --reason TEXT`,
     })
   const there = items.find(
     ({ content }) => isObject(content) && (content.appliedAtHome === true || typeof content.appliedAtHome === 'number'),
@@ -119,7 +211,7 @@ function requireReapplicable({ reapply }: ReconcileParts, items: readonly Reconc
   throw new HomeregionError('check-refused', {
     fact: `item ${there.id} is applied at the new home already: only the old one has lost it`,
     state: 'Nothing was decided.',
-    next: 'decide drop (it stays at the new home) or exported',
+    next: `homeregion reconcile ${runId} drop --decide ${there.id} --reason TEXT   (it stays at the new home)`,
   })
 }
 

@@ -122,7 +122,7 @@ describe('a source that comes back with writes beyond the cut', () => {
 
   it('the list is safe to look at and to open; decisions go through the command or into a file, and stand', async () => {
     const table = await scene.cli(['reconcile', run])
-    expect(table.stdout).toContain('2 items, 2 undecided')
+    expect(table.stdout).toContain('2 writes only one side has, 2 undecided')
     expect(table.stdout).not.toContain('\u001b')
     const csv = join(folder, 'lost.csv')
     expect((await scene.cli(['reconcile', run, '--csv', csv])).code).toBe(0)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { CSV_HEAD, csvRow, itemsText } from '../../src/cli/render/reconcile.ts'
+import { CSV_HEAD, csvRow, itemText, keysText, sumUp } from '../../src/cli/render/reconcile.ts'
 import type { ReconcileItem } from '../../src/domain/failover.ts'
 
 const NASTY = ['=1+1', '+1', '-1', '@x', "'=quoted", '\t=1', ' =1', 'a"b,c\nd', '\u001b[31mred', '\u202eleft', 'plain']
@@ -26,9 +26,43 @@ test.each(NASTY)('a cell of %j is no formula, acts on no terminal, and its conte
   expect(JSON.parse(cells.at(-1) ?? '')).toEqual({ key: text, content: item(text).content })
 })
 
-test.each(NASTY)('a table with %j has one line an item, and nothing that a terminal acts on', text => {
-  const lines = itemsText([item(text)]).split('\n')
-  expect(lines).toHaveLength(2)
+const SCREEN = { columns: 80, isTerminal: true }
+
+test.each(NASTY)('the list with %j is nothing that a terminal acts on', text => {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: that there are none is what is held
-  expect(lines[1]).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e]/)
+  for (const shown of [itemText(item(text), SCREEN), keysText(sumUp([item(text)]))])
+    expect(shown).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/)
+})
+
+test('an item shows all that was written, and no line is wider than the screen', () => {
+  const data = {
+    street: 'a street whose name goes on and on and on, through the whole of the town and out of it',
+    city: 'Ulm',
+    token: 'x'.repeat(200),
+  }
+  const shown = itemText(
+    { ...item('tenant-1'), decision: null, content: { occurredAt: '2026-03-01 03:00:00.5+01', payload: { data } } },
+    SCREEN,
+  )
+  expect(shown.replace(/\s+/g, ' ')).toContain(data.street)
+  expect(shown).toContain('city: Ulm')
+  expect(shown).toMatch(/^ {2}kind {6}event, written 2026-03-01T02:00:00Z\n {2}decision {2}undecided$/m)
+  expect(Math.max(...shown.split('\n').map(line => line.length))).toBeLessThanOrEqual(80)
+})
+
+test('the list leads with its keys: how many writes, from when to when, and how many nobody has decided', () => {
+  const at = (id: string, occurredAt: string | null, decision: ReconcileItem['decision']): ReconcileItem => ({
+    ...{ ...item('tenant-1'), id, decision },
+    content: occurredAt === null ? { row: {} } : { occurredAt },
+  })
+  const items = [
+    at('1', '2026-03-01 03:00:02+00', null),
+    at('2', '2026-03-01 03:00:01+00', 'dropped'),
+    at('3', null, null),
+    at('4', '2026-03-01 03:00:03', null),
+  ]
+  expect(sumUp([...items, { ...item('tenant-2'), decision: null }])).toEqual([
+    { key: 'tenant-1', writes: 4, undecided: 3, oldest: '2026-03-01T03:00:01Z', newest: '2026-03-01T03:00:03Z' },
+    { key: 'tenant-2', writes: 1, undecided: 1, oldest: null, newest: null },
+  ])
 })

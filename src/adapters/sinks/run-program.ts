@@ -18,10 +18,11 @@ const OUTPUT_BYTES = 256 * 1024
 /** What a program that has ended left running may hold its output open; it is not waited for longer. */
 const CLOSE_MS = 500
 
-/** Runs a program to its end, bounded in time and output, its whole process group ended with it. @throws `fence-failed` */
+/** Runs a program to its end, bounded in time and output, its whole process group ended with it. @throws `fence-failed` (`started` false: it never ran) */
 export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
   const [program = '', ...args] = run.argv
-  const problem = (why: string) => sinkError(run.place, why, `run ${basename(program)} by hand, with a value of no worth`)
+  const problem = (why: string, started = true) =>
+    sinkError(run.place, why, `run ${basename(program)} by hand, with a value of no worth`, { started })
   return await new Promise<ProgramEnd>((resolve, reject) => {
     // A group of its own: what the program started ends with it.
     const child = spawn(program, args, { env: run.env, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
@@ -32,9 +33,9 @@ export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
       endGroup(child.pid)
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy()
     }
-    const fail = (why: string) => {
+    const fail = (why: string, started = true) => {
       release()
-      reject(problem(why))
+      reject(problem(why, started))
     }
     const end = (code: number | null) => {
       release()
@@ -45,7 +46,10 @@ export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
       else resolve({ code, ...output() })
     }
     child.once('error', (error: NodeJS.ErrnoException) =>
-      fail(error.code === 'ENOENT' ? 'the program was not found' : `it cannot be started (${error.code ?? 'unknown reason'})`),
+      fail(
+        error.code === 'ENOENT' ? 'the program was not found' : `it cannot be started (${error.code ?? 'unknown reason'})`,
+        child.pid !== undefined,
+      ),
     )
     child.stdin.on('error', () => undefined)
     child.once('exit', code => {

@@ -116,21 +116,17 @@ async function bringBack(site: DrillSite, stages: Stages, run: string): Promise<
       async () => await tried<object>(site, ['rejoin', SOURCE, '--yes', ...REASON], { unless: 'check-refused' }),
     )
     if (back !== null) return decided
-    const { items } = await needed<{ readonly items: readonly ReconcileItem[] }>(site, ['reconcile', run, '--undecided'])
-    decided.push(...items)
-    await stages.do(`homeregion reconcile ${run} drop   (${items.length} items)`, async () => {
-      for (let from = 0; from < items.length; from += ITEMS_AT_ONCE) {
-        const some = items.slice(from, from + ITEMS_AT_ONCE).flatMap(i => ['--decide', i.id])
-        await needed(site, ['reconcile', run, 'drop', ...some, ...REASON])
-      }
-    })
+    const dropped = await stages.do(
+      `homeregion reconcile ${run} drop --all`,
+      async () => await needed<{ readonly decided: readonly ReconcileItem[] }>(site, ['reconcile', run, 'drop', '--all', ...REASON]),
+    )
+    decided.push(...dropped.decided)
   }
   throw new StepFailed(`after ${ROUNDS} rounds of deciding there is still something that nobody has decided about`)
 }
 
 // The target is written on meanwhile, so that a second look may list what the first did not.
 const ROUNDS = 3
-const ITEMS_AT_ONCE = 500
 
 function lossOf(site: DrillSite, items: readonly ReconcileItem[], darkAtMs: number): Omit<RehearsedLoss, 'bound'> {
   const lost = new Set(items.map(i => idempotencyOf(i)))

@@ -1,29 +1,31 @@
+import { resolve } from 'node:path'
 import { writeNewFile } from '../../adapters/files/new-file.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import type { ForcedFailover, ReconcileItem } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
-import { itemsOf } from '../../engine/lost-keys.ts'
-import { chosen, decide, failoverOf, lookAgain, type ReconcileParts, type Which } from '../../engine/reconcile.ts'
+import { chosen, decide, decidedText, failoverOf, lookAgain, partDecided, type ReconcileParts, type Which } from '../../engine/reconcile.ts'
+import { undecidedRuns } from '../../engine/undecided-runs.ts'
 import { composeRecovery } from '../compose-recovery.ts'
 import type { CliContext, World } from '../context.ts'
 import { printable } from '../render/error.ts'
-import { CSV_HEAD, csvRow, itemJson, itemsText } from '../render/reconcile.ts'
+import { itemJson } from '../render/reconcile.ts'
+import { counted } from '../render/words.ts'
+import { fitted } from '../render/wrapped.ts'
+import { listItems } from './list-items.ts'
 
 export const DECISIONS = { drop: 'dropped', reapply: 'reapplied', exported: 'exported' } as const
 export type Decision = keyof typeof DECISIONS
 
 export type ReconcileFlags = {
   readonly decide?: readonly string[]
-  readonly allOf?: string
+  readonly allOf?: readonly string[]
+  readonly all?: boolean
   readonly reason?: string
   readonly file?: string
   readonly key?: string
   readonly undecided?: boolean
   readonly csv?: string
 }
-
-/** Items of one page of the table. */
-const SHOWN = 200
 
 export async function reconcile(context: CliContext, runId: string, decision: Decision | undefined, flags: ReconcileFlags): Promise<void> {
   context.format('json')
@@ -44,7 +46,7 @@ export async function reconcile(context: CliContext, runId: string, decision: De
       ? 'this is what was found before; nobody looked again'
       : `not compared yet: how much only ${failover.source} has is not known`
     if (note !== null) context.err.line(printable(`note: ${known} (${note})`))
-    await list(context, world, runId, flags, compared)
+    await listItems(context, world.controlPlane, failover, { ...flags, compared })
   } finally {
     await recovery.close()
   }
@@ -52,17 +54,19 @@ export async function reconcile(context: CliContext, runId: string, decision: De
 
 /** @throws `usage` for a decision without its items, its reason or its file, and for the reverse */
 function whichOf(decision: Decision | undefined, flags: ReconcileFlags): Which | null {
-  const items = flags.decide ?? []
-  const named = items.length > 0 || flags.allOf !== undefined
-  if (!named && decision === undefined) return null
-  if (!named) throw usage(`which items are to be "${decision ?? ''}" is not said`, '--decide ITEM or --all-of KEY')
+  const [items, keys, all] = [flags.decide ?? [], flags.allOf ?? [], flags.all === true]
+  const ways = [items.length > 0, keys.length > 0, all].filter(Boolean).length
+  if (ways === 0 && decision === undefined) return null
+  if (ways === 0) throw usage(`which items are to be "${decision ?? ''}" is not said`, '--decide ITEM, --all-of KEY or --all')
   if (decision === undefined) throw usage('what is decided about them is not said', 'drop, reapply or exported after the run')
-  if (items.length > 0 && flags.allOf !== undefined) throw usage('--decide and --all-of are two ways to say which', 'one of them')
+  if (ways > 1) throw usage('--decide, --all-of and --all are three ways to say which', 'one of them')
+  if (flags.key !== undefined || flags.csv !== undefined) throw usage('--key and --csv list, and decide nothing', '--all-of KEY')
   if ((flags.reason ?? '').trim() === '') throw usage('a decision needs --reason', '--reason TEXT: it stands with the decision')
   if (decision === 'exported' && flags.file === undefined)
     throw usage('exported needs the file they are written to', '--file FILE, which is not there yet')
-  if (flags.allOf !== undefined) return { key: flags.allOf }
-  return { items }
+  if (decision !== 'exported' && flags.file !== undefined)
+    throw usage(`--file is of exported, not of ${decision}`, 'the command without it')
+  return all ? { all } : keys.length > 0 ? { keys } : { items }
 }
 
 async function decided(
@@ -74,25 +78,37 @@ async function decided(
   flags: ReconcileFlags,
 ): Promise<void> {
   const failover = await failoverOf(parts.controlPlane, runId)
-  const items = await chosen(parts.controlPlane, runId, which)
-  if (items.length === 0) return context.out.line('Nothing to decide: there is no undecided item of that key.')
-  // On disk before anything is decided: what is closed by hand has to be in somebody's hands.
-  if (decision === 'exported' && flags.file !== undefined) await writeNewFile(flags.file, lines(items))
-  const done: ReconcileItem[] = []
-  const order = { decision: DECISIONS[decision], reason: (flags.reason ?? '').trim() }
+  const { items, settled } = await chosen(parts.controlPlane, runId, which)
+  const to = DECISIONS[decision]
+  const { open, before } = partDecided(parts, runId, items, to)
   const json = context.format('json') === 'json'
-  await decide(parts, failover, items, order, item => {
+  const say = (line: string) => (json ? undefined : context.out.line(fitted(context.out, printable(line), 2)))
+  for (const key of settled) say(`nothing undecided of ${showKey(key)}: all of it was decided before`)
+  for (const item of before) say(`${item.id} of ${showKey(item.key)}: was ${decidedText(item)}; its reason stands: ${item.reason ?? ''}`)
+  // On disk before anything is decided: what is closed by hand has to be in somebody's hands.
+  const file = decision === 'exported' && flags.file !== undefined && open.length > 0 ? resolve(context.cwd, flags.file) : null
+  if (file !== null) {
+    await writeNewFile(file, lines(open))
+    say(`${counted(open.length, 'item')} written to ${file}`)
+  }
+  const done: ReconcileItem[] = []
+  const reason = `${(flags.reason ?? '').trim()}${file === null ? '' : ` (file ${file})`}`
+  await decide(parts, failover, open, { decision: to, reason }, item => {
     done.push(item)
-    if (!json) context.out.line(printable(`${item.id} of ${showKey(item.key)}: ${item.decision ?? '?'} by ${item.decidedBy ?? '?'}`))
+    say(`${item.id} of ${showKey(item.key)}: ${item.decision ?? '?'} by ${item.decidedBy ?? '?'}`)
   })
-  if (json) context.out.line(JSON.stringify({ run: runId, decided: done }))
-  const [exile] = await parts.controlPlane.exiles(failover.source)
-  if (exile !== undefined && exile.endedAt === null)
-    context.err.line(
-      exile.undecided > 0
-        ? `${exile.undecided} are undecided still: homeregion reconcile ${runId} --undecided`
-        : `all are decided: homeregion rejoin ${failover.source}`,
-    )
+  if (json) context.out.line(JSON.stringify({ run: runId, decided: done, decidedBefore: before, nothingUndecidedOf: settled, file }))
+  else if (open.length === 0) context.out.line(`nothing was decided${flags.file === undefined ? '' : ', and no file was written'}`)
+  else context.out.line(`${counted(done.length, 'item')} ${to}`)
+  await nextOf(context, parts.controlPlane, failover)
+}
+
+async function nextOf(context: CliContext, controlPlane: World['controlPlane'], { source }: ForcedFailover): Promise<void> {
+  const [exile] = await controlPlane.exiles(source)
+  if (exile === undefined || exile.endedAt !== null) return
+  const [run] = await undecidedRuns(controlPlane, exile)
+  if (run === undefined) return context.err.line(`next:  homeregion rejoin ${source} --reason TEXT   (all are decided)`)
+  context.err.line(`next:  homeregion reconcile ${run} --undecided   (${exile.undecided} undecided still)`)
 }
 
 async function* lines(items: readonly ReconcileItem[]): AsyncIterable<string> {
@@ -103,39 +119,6 @@ async function* lines(items: readonly ReconcileItem[]): AsyncIterable<string> {
 async function wasCompared({ controlPlane }: World, { source, runId }: ForcedFailover): Promise<boolean> {
   const exile = (await controlPlane.exiles(source)).find(e => e.runIds.includes(runId))
   return exile === undefined || exile.endedAt !== null || exile.done.includes('listed')
-}
-
-async function list(context: CliContext, world: World, runId: string, flags: ReconcileFlags, compared: boolean): Promise<void> {
-  const filter = { ...(flags.key === undefined ? {} : { key: flags.key }), ...(flags.undecided === true ? { undecided: true } : {}) }
-  const all = itemsOf(world.controlPlane, runId, filter)
-  if (flags.csv !== undefined) {
-    let count = 0
-    await writeNewFile(
-      flags.csv,
-      (async function* () {
-        yield CSV_HEAD
-        for await (const item of all) {
-          count += 1
-          yield csvRow(item)
-        }
-      })(),
-    )
-    return context.out.line(`${count} items in ${printable(flags.csv)}`)
-  }
-  const items: ReconcileItem[] = []
-  for await (const item of all) items.push(item)
-  if (context.format('json') === 'json') return context.out.line(JSON.stringify({ run: runId, items }))
-  if (items.length === 0)
-    return context.out.line(
-      compared
-        ? `run ${runId}: nothing that only one side has is on the list`
-        : `run ${runId}: nothing is on the list yet, as nobody has compared`,
-    )
-  context.out.line(itemsText(items.slice(0, SHOWN)))
-  if (items.length > SHOWN) context.out.line(`+${items.length - SHOWN} more: --key KEY, --csv FILE or -o json`)
-  const open = items.filter(i => i.decision === null).length
-  context.out.line(`${items.length} items, ${open} undecided`)
-  if (open > 0) context.out.line(`next:  homeregion reconcile ${runId} drop|reapply|exported --decide ITEM|--all-of KEY --reason TEXT`)
 }
 
 function usage(fact: string, next: string): HomeregionError {
