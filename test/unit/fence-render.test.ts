@@ -24,7 +24,7 @@ function logged(event: FenceEvent, reason: string | null = CAUSE.reason): Logged
 }
 
 function status(fences: readonly LoggedFence[]): Status {
-  return { ...QUIET_STATUS, fences }
+  return { ...QUIET_STATUS, fences: fences.map(fence => ({ ...fence, stops: 0 })) }
 }
 
 test('what failed is said with its state, and what is not proved is not called applied without a mark', () => {

@@ -1,5 +1,5 @@
 import { formatMs } from '../../domain/duration.ts'
-import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
+import type { Approval } from '../../domain/failover.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
@@ -163,29 +163,8 @@ export function preparedJson({ pair, vantage, estimate, fence, plan, command }: 
   }
 }
 
-/** Forced failovers whose source is not back, for status: on what they stood, who agreed, and what is still owed. */
-export function exileLines({ exile, failovers, approvals }: ForcedStatus): readonly string[] {
-  const done = exile.done.length === 0 ? 'not fenced yet' : exile.done.join(', ')
-  return [
-    `EXILE ${exile.region} since ${exile.since}: reconcile pending (${done}; ${exile.undecided} undecided)`,
-    ...failovers.flatMap(f => {
-      const { kind, boundMs, by } = f.acknowledgement
-      return [
-        `  forced by run ${f.runId} at ${f.at} by ${f.by}: ${f.keys.length} keys ${f.source} -> ${f.target}`,
-        `    fence ${f.fence}: ${f.fenceObserved}`,
-        `    acknowledged ${boundMs === 'any' ? 'any loss' : `up to ${showBound(boundMs)}`} (${kind}) by ${by}`,
-        ...approvalLines(approvals.filter(a => a.runId === f.runId)),
-      ]
-    }),
-    `  next: homeregion rejoin ${exile.region}   (when it is back)`,
-  ]
-}
-
 export function approvalLines(approvals: readonly Approval[]): readonly string[] {
   return approvals.map(
     a => `    ${a.breakGlass ? 'BROKE THE GLASS' : a.verdict}: ${a.approver} at ${a.at}${a.reason === '' ? '' : `: ${a.reason}`}`,
   )
 }
-
-/** One exile, the failovers that led to it, and who spoke for or against them. */
-export type ForcedStatus = { readonly exile: Exile; readonly failovers: readonly ForcedFailover[]; readonly approvals: readonly Approval[] }

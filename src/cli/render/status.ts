@@ -1,6 +1,6 @@
-import { formatMs } from '../../domain/duration.ts'
+import type { UnfinishedDrill } from '../../domain/drill.ts'
 import type { Approval, Drill, LeaseState } from '../../domain/failover.ts'
-import type { FenceEvent, LoggedFence } from '../../domain/fence.ts'
+import type { LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
@@ -9,9 +9,13 @@ import type { Printer } from '../context.ts'
 import type { LateEvents } from '../late-events.ts'
 import { drillLine } from './drill.ts'
 import { printable } from './error.ts'
-import { approvalLines, exileLines, type ForcedStatus } from './failover.ts'
+import { exileLines, type ForcedStatus } from './exile.ts'
 import { fence, plain } from './paste.ts'
+import { NOBODY_LOOKS, regionLines, regionReasons, type StatusRegion } from './regions-seen.ts'
+import { drillLines, fenceLines, lateLines, leaseIsMissing, leaseLine, runLines, worstFence } from './status-lines.ts'
 import { renderTable } from './table.ts'
+import { counted } from './words.ts'
+import { fitted } from './wrapped.ts'
 
 /** One reading of the control plane: what it says, and when it was asked. */
 export type Status = {
@@ -24,11 +28,12 @@ export type Status = {
   readonly openRuns: readonly Run[]
   readonly history: readonly LogRow[]
   /** Fences of whole regions that stand or were left half-done, as far as the control plane was told. */
-  readonly fences: readonly LoggedFence[]
+  readonly fences: readonly StandingFence[]
   /** Of each region whose configuration has one. */
   readonly leases: readonly RegionLease[]
-  /** Who looked at the regions last, and how long ago by the control plane's clock. */
-  readonly agents: readonly { readonly agent: string; readonly lastLookAgeMs: number }[]
+  /** How the agents see each region. */
+  readonly regions: readonly StatusRegion[]
+  readonly darkAfterMs: number
   /** Regions that were failed over and are not back. */
   readonly exiles: readonly ForcedStatus[]
   /** Said of open forced failovers. */
@@ -37,6 +42,8 @@ export type Status = {
   readonly consents: readonly AwaitedConsent[]
   /** The last rehearsal of each pair of regions. */
   readonly drills: readonly Drill[]
+  /** Rehearsals that were begun and did not end. */
+  readonly unfinished: readonly UnfinishedDrill[]
   /** Regions in whose quarantine something is undecided, or that could not be asked. */
   readonly late: readonly LateEvents[]
   readonly degraded: boolean
@@ -48,50 +55,53 @@ export type AwaitedConsent = { readonly runId: string; readonly of: number }
 /** `state` null: never granted. */
 export type RegionLease = { readonly region: string; readonly onAgentOutage: 'stop' | 'keep'; readonly state: LeaseState | null }
 
-/** Somebody has to look at it: nothing withholds it, and yet it is over. */
-export function leaseIsMissing({ state }: RegionLease): boolean {
-  return state === null || (state.withheldBy === null && state.leftMs - state.marginMs <= 0)
-}
+/** `stops`: keys that are at home in the region and cannot be written for the fence, where no run and no exile explains it. */
+export type StandingFence = LoggedFence & { readonly stops: number }
 
-function leaseLine(lease: RegionLease): string {
-  const { region, state } = lease
-  const end = lease.onAgentOutage === 'stop' ? 'its boundary refuses writes' : 'it writes on, and its lease proves nothing'
-  if (state === null || state.generation === 0) return `lease of ${region}: never granted, ${end} (homeregion agent)`
-  const left = state.leftMs > 0 ? `over in ${formatMs(state.leftMs)} for certain, margin included` : `over, margin included`
-  const withheld = state.withheldBy === null ? '' : `, withheld by run ${state.withheldBy}`
-  const missing = leaseIsMissing(lease) ? `: NOT RENEWED, ${end}` : ''
-  return `lease of ${region}: ${left}${withheld}${missing} (grant ${state.generation})`
-}
-
-function lateLines({ region, undecided, why, next }: LateEvents): readonly string[] {
-  if (undecided === null) return [`late events in ${region}: not seen (${why ?? '?'})`]
-  return [`late events in ${region}: ${undecided} undecided, kept and not applied`, `  next: ${next}`]
-}
-
-function agentLines(status: Status): readonly string[] {
-  return status.agents.length === 0 ? ['no agent has ever looked'] : status.agents.map(agentLine)
-}
-
-function agentLine({ agent, lastLookAgeMs }: Status['agents'][number]): string {
-  return `${agent}: last look ${formatMs(lastLookAgeMs)} ago`
+/** Why somebody has to look, the worst first; empty: nobody has to. */
+export function reasonsOf(status: Omit<Status, 'degraded'>): readonly string[] {
+  const { openRuns, keys, fences, leases, exiles, late, regions, unfinished } = status
+  const found = [
+    ...regions.filter(r => r.state === 'dark').flatMap(regionReasons),
+    ...exiles.map(({ exile }) => `${exile.region} is in exile`),
+    ...(openRuns.length > 0 ? [`${counted(openRuns.length, 'run')} not over`] : []),
+    ...(keys.some(k => k.state !== 'ACTIVE') ? ['keys that nobody can write'] : []),
+    ...fences.filter(f => f.event !== 'applied' || f.stops > 0).map(f => `fence ${f.fence} of ${f.region}`),
+    ...late.map(l => `late events in ${l.region}`),
+    ...leases.filter(leaseIsMissing).map(l => `lease of ${l.region} is not renewed`),
+    ...regions.filter(r => r.state !== 'dark').flatMap(regionReasons),
+    ...unfinished.map(d => `a drill ${d.home} -> ${d.target} has not ended`),
+  ]
+  return [...new Set(found)]
 }
 
 const HISTORY_SHOWN = 12
 
 export function statusText(status: Status, printer: Printer): string {
   const { style } = printer
-  const headline = status.degraded ? style.yellow('attention') : style.green('ok')
+  const reasons = reasonsOf(status)
+  const headline = reasons.length > 0 ? style.yellow('attention') : style.green('ok')
+  const block = (lines: readonly string[], before = ['']) =>
+    lines.length === 0 ? [] : [...before, ...lines.map(line => fitted(printer, printable(line), indentOf(line) + 4))]
   return [
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
-    ...status.exiles.flatMap(forced => ['', ...exileLines(forced).map(printable)]),
-    ...(status.late.length === 0 ? [] : ['', ...status.late.flatMap(lateLines).map(printable)]),
-    ...status.openRuns.flatMap(run => ['', ...runLines(run, status).map(printable)]),
-    ...(status.fences.length === 0 ? [] : ['', ...worstFence(status.fences).map(f => printable(fenceLine(f)))]),
-    ...(status.leases.length === 0 ? [] : ['', ...[...status.leases.map(leaseLine), ...agentLines(status)].map(printable)]),
-    ...(status.drills.length === 0 ? [] : ['', ...status.drills.map(d => printable(drillLine(d, Date.parse(status.asOf))))]),
+    ...block([...(reasons.length === 0 ? [] : [`  ${reasons.join('; ')}`]), ...(nobodyLooks(status) ? [`  ${NOBODY_LOOKS}`] : [])], []),
+    ...block(regionLines(status.regions, status.darkAfterMs)),
+    ...status.exiles.flatMap(forced => block(exileLines(forced))),
+    ...block(status.late.flatMap(lateLines)),
+    ...status.openRuns.flatMap(run => block(linesOf(run, status))),
+    ...block(worstFence(status.fences).flatMap(fenceLines)),
+    ...block(status.leases.map(leaseLine)),
+    ...block([...status.unfinished.flatMap(drillLines), ...status.drills.map(d => drillLine(d, Date.parse(status.asOf)))]),
     ...(status.keys.length === 0
       ? []
-      : ['', renderTable(['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'], status.keys.map(keyRow))]),
+      : [
+          '',
+          renderTable(
+            ['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'],
+            status.keys.map(k => keyRow(k, status)),
+          ),
+        ]),
     ...(status.keys.some(k => k.state !== 'ACTIVE')
       ? ['Nobody can write a key that is DRAINING, FENCED or CATCH_UP (while DRAINING, what had begun finishes).']
       : []),
@@ -110,14 +120,16 @@ export function statusText(status: Status, printer: Printer): string {
     '',
     renderTable(
       ['home', 'state', 'keys'],
-      worstFirst(status.counts).map(c => [c.homeRegion, c.state, String(c.keys)]),
+      worstFirst(status.counts).map(c => [c.homeRegion, stateText(c, status), String(c.keys)]),
     ),
+    ...block(stayedLines(status), []),
   ].join('\n')
 }
 
 export function statusJson(status: Status): string {
   return JSON.stringify({
     ...status,
+    reasons: reasonsOf(status),
     openRuns: status.openRuns.map(withoutText),
   })
 }
@@ -129,89 +141,69 @@ export function withoutText(run: Run): Omit<Run, 'runbookText'> {
 
 /** For an incident channel: ASCII, narrow, worst first, and nothing in it that a chat would act on. */
 export function statusPaste(status: Status): string {
+  const reasons = reasonsOf(status)
   const lines = [
-    `${status.service}: ${status.degraded ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
+    `${status.service}: ${reasons.length > 0 ? 'ATTENTION' : 'ok'}  ${status.asOf}`,
+    ...(reasons.length === 0 ? [] : [`  ${reasons.join('; ')}`]),
+    ...(nobodyLooks(status) ? [`  ${NOBODY_LOOKS}`] : []),
+    ...regionLines(status.regions, status.darkAfterMs),
     ...status.exiles.flatMap(exileLines),
     ...status.late.flatMap(lateLines),
-    ...status.openRuns.flatMap(run => runLines(run, status)),
-    ...worstFence(status.fences).map(fenceLine),
+    ...status.openRuns.flatMap(run => linesOf(run, status)),
+    ...worstFence(status.fences).flatMap(fenceLines),
+    ...worstFirst(status.counts).map(c => `${c.homeRegion}  ${stateText(c, status)}  ${counted(c.keys, 'key')}`),
+    ...stayedLines(status),
     ...status.leases.map(leaseLine),
+    ...status.unfinished.flatMap(drillLines),
     ...status.keys.map(
       r =>
-        `${showKey(r.key)} ${r.state}${r.state === 'ACTIVE' ? '' : ' NOBODY CAN WRITE'} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
+        `${showKey(r.key)} ${stateText(r, status)}${r.state === 'ACTIVE' ? '' : ' NOBODY CAN WRITE'} home ${r.homeRegion} epoch ${r.epoch}${r.targetRegion === null ? '' : ` -> ${r.targetRegion}`}`,
     ),
-    ...worstFirst(status.counts).map(c => `${c.homeRegion}  ${c.state}  ${c.keys} keys`),
   ]
   return fence(lines.map(plain))
 }
 
-function keyRow(record: OwnershipRecord): readonly string[] {
+function linesOf(run: Run, { consents, approvals }: Status): readonly string[] {
+  const awaited = consents.find(c => c.runId === run.id)
+  const said = approvals.filter(a => a.runId === run.id)
+  return runLines(run, awaited, said)
+}
+
+function nobodyLooks({ regions }: Status): boolean {
+  return regions.length > 0 && regions.every(r => r.state === 'never-looked')
+}
+
+function indentOf(line: string): number {
+  return line.length - line.trimStart().length
+}
+
+function isExiled({ exiles }: Status, region: string): boolean {
+  return exiles.some(({ exile }) => exile.region === region)
+}
+
+/** What was not handed over stays recorded as the region's own, and is not to be taken for a key that is written there. */
+function stateText({ homeRegion, state }: { readonly homeRegion: string; readonly state: string }, status: Status): string {
+  return isExiled(status, homeRegion) ? `${state}, in exile` : state
+}
+
+function stayedLines(status: Status): readonly string[] {
+  return status.exiles.flatMap(({ exile: { region, done } }) => {
+    if (!status.counts.some(c => c.homeRegion === region && c.keys > 0)) return []
+    const writes = done.includes('fenced') ? 'it is fenced, so that nobody can write them' : 'whether it writes them is not known'
+    return [`in exile: nobody else has these keys of ${region}; ${writes}`]
+  })
+}
+
+function keyRow(record: OwnershipRecord, status: Status): readonly string[] {
   return [
     showKey(record.key),
     record.homeRegion,
     String(record.epoch),
-    record.state,
+    stateText(record, status),
     record.targetRegion ?? '-',
     record.changedAt,
     record.changedBy,
   ]
-}
-
-type Consent = { readonly text: string; readonly pending: boolean }
-
-/** What the run stopped for, and whether it still has to. */
-function consentOf(runId: string, { consents }: Status, said: readonly Approval[]): Consent | null {
-  const awaited = consents.find(c => c.runId === runId)
-  if (awaited === undefined) return null
-  if (said.some(a => a.verdict === 'rejected')) return { text: 'rejected: it will hand nothing over', pending: false }
-  const given = said.filter(a => a.verdict === 'approved')
-  const of = given.some(a => a.breakGlass) ? 1 : awaited.of
-  return given.length < of
-    ? { text: `waits for approval: ${given.length} of ${of}`, pending: true }
-    : { text: `approved: ${given.length} of ${of}`, pending: false }
-}
-
-function runLines(run: Run, status: Status): readonly string[] {
-  const said = status.approvals.filter(a => a.runId === run.id)
-  const consent = consentOf(run.id, status, said)
-  const goesOn =
-    consent?.pending === true ? `homeregion approve ${run.id}   (another login), then homeregion resume` : `homeregion resume ${run.id}`
-  const open = run.moves.filter(m => m.outcome === null)
-  const first = open[0] ?? run.moves[0]
-  const who = run.holder === null ? 'nobody' : `${run.holder.user}@${run.holder.host} pid ${run.holder.pid}`
-  const lease = run.leaseAlive
-    ? `held by ${who} for ${formatMs(run.leaseLeftMs)} more`
-    : `NOT RUNNING: last held by ${who}, lease over since ${formatMs(-run.leaseLeftMs)}`
-  return [
-    `run ${run.id} ${run.state} ${run.runbookName}: ${first === undefined ? 'no key' : showKey(first.key)}${open.length > 1 ? ` +${open.length - 1} more` : ''} -> ${first?.target ?? '?'}`,
-    `  since ${run.startedAt} by ${run.startedBy}; ${lease}`,
-    ...(consent === null ? [] : [`  ${consent.text}`]),
-    ...approvalLines(said),
-    ...(run.leaseAlive && consent?.pending !== true ? [] : [`  next: ${goesOn}`, `   or: homeregion abort ${run.id}`]),
-  ]
-}
-
-// What the newest entry of a fence says about it, the worst first.
-const FENCE_WORDS: Readonly<Record<FenceEvent, string>> = {
-  'found-lifted': 'FOUND LIFTED: it is on record as applied, and does not stand',
-  'apply-failed': 'NOT APPLIED AS A WHOLE',
-  'lift-failed': 'NOT LIFTED AS A WHOLE',
-  'apply-started': 'being applied (or its process died)',
-  'lift-started': 'being lifted (or its process died)',
-  applied: 'stands',
-  lifted: 'lifted',
-  rotated: 'lifted',
-  noted: 'noted',
-}
-
-function fenceLine({ region, fence, event, by, at, reason }: LoggedFence): string {
-  const line = `fence ${fence} of ${region}: ${FENCE_WORDS[event]}, by ${by} at ${at}${reason === null ? '' : ` (${reason})`}`
-  return event === 'applied' ? line : `${line}; next: homeregion fence status ${region}`
-}
-
-function worstFence(fences: Status['fences']): Status['fences'] {
-  const rank = (event: FenceEvent) => Object.keys(FENCE_WORDS).indexOf(event)
-  return [...fences].sort((a, b) => rank(a.event) - rank(b.event))
 }
 
 function worstFirst(counts: Status['counts']): Status['counts'] {

@@ -1,0 +1,67 @@
+import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
+import { showBound } from '../../domain/loss.ts'
+import { approvalLines } from './failover.ts'
+import { counted } from './words.ts'
+
+/** One exile, the failovers that led to it, who spoke for or against them, and what the way back needs now. */
+export type ForcedStatus = {
+  readonly exile: Exile
+  readonly failovers: readonly ForcedFailover[]
+  readonly approvals: readonly Approval[]
+  /** Runs on whose list something is undecided, oldest first. */
+  readonly undecidedRuns: readonly string[]
+  /** An agent reaches the region's database; null: none looks. */
+  readonly answers: boolean | null
+}
+
+/** Forced failovers whose source is not back, for status: what is owed first, then on what each stood, and who agreed. */
+export function exileLines(forced: ForcedStatus): readonly string[] {
+  const { exile, failovers, approvals } = forced
+  return [
+    ...exileSummary(forced),
+    `  next: ${exileNext(forced)}`,
+    ...failovers.flatMap(f => {
+      const { kind, boundMs, by } = f.acknowledgement
+      return [
+        `  run ${f.runId} forced ${counted(f.keys.length, 'key')} ${f.source} -> ${f.target} at ${f.at} by ${f.by}`,
+        `    lost, as estimated then: ${estimateText(f)}`,
+        `    acknowledged ${boundMs === 'any' ? 'any loss' : `up to ${showBound(boundMs)}`} (${kind}) by ${by}`,
+        `    fence ${f.fence}, as seen then: ${f.fenceObserved}`,
+        ...approvalLines(approvals.filter(a => a.runId === f.runId)),
+      ]
+    }),
+    `  in exile since ${exile.since}`,
+  ]
+}
+
+/** What has to survive every cut. */
+function exileSummary({ exile, failovers }: ForcedStatus): readonly string[] {
+  const keys = new Set(failovers.flatMap(f => f.keys.map(k => k.key))).size
+  const targets = [...new Set(failovers.map(f => f.target))].join(', ')
+  return [`EXILE ${exile.region}: ${counted(keys, 'key')} went ${exile.region} -> ${targets}`, `  ${comparedText(exile)}`]
+}
+
+/** Zero undecided says something only where somebody has compared. */
+function comparedText({ region, done, undecided }: Exile): string {
+  const open = `${undecided} undecided`
+  if (!done.includes('listed')) {
+    const before = undecided === 0 ? '' : `; ${open} of what was found before`
+    return `${done.includes('fenced') ? 'fenced, ' : ''}not compared yet: how much only ${region} has is not known${before}`
+  }
+  if (undecided > 0) return `compared: ${open} of the writes that only one side has`
+  return done.includes('level') ? 'all is decided, and level; not open yet' : 'compared: all is decided; not level yet'
+}
+
+function exileNext({ exile, undecidedRuns: [run], answers }: ForcedStatus): string {
+  if (exile.done.includes('listed') && run !== undefined) return `homeregion reconcile ${run} --undecided`
+  return `homeregion rejoin ${exile.region}${answers === true ? '' : '   (when it is back)'}`
+}
+
+/** Of each key the same unseen writes: the largest is the whole. */
+function estimateText({ keys }: ForcedFailover): string {
+  if (keys.length === 0 || keys.some(k => k.unknown.ms === null)) return 'nobody could say how much'
+  const ms = keys.reduce((most, k) => Math.max(most, k.unknown.ms ?? 0), 0)
+  const writes = keys.some(k => k.unknown.writes === null) ? null : keys.reduce((most, k) => Math.max(most, k.unknown.writes ?? 0), 0)
+  const recoverable = keys.reduce((sum, k) => sum + k.recoverable, 0)
+  return `up to ${showBound(ms)}, ${writes === null ? 'an unknown number of writes' : `at most ${counted(writes, 'write')}`}${recoverable === 0 ? '' : `; ${recoverable} more stood in its Kafka`}`
+}
