@@ -10,7 +10,7 @@ import { byKey, digestsOf, keyDigest, levelShapes, markLevelled, standingOf, typ
 import { bound, KEYS_AND_EPOCHS } from './lost-events.ts'
 import { digestSql } from './lost-rows.ts'
 import { rowsOf } from './session.ts'
-import { keyIn, rowJson, type Shape, shapeOf } from './table-shape.ts'
+import { columnsFrom, keyIn, rowJson, type Shape, shapeOf } from './table-shape.ts'
 
 /** Rows in one round trip: a few megabytes at most. */
 const FETCH = 2_000
@@ -124,7 +124,7 @@ async function copyRows(shape: Shape, keys: readonly string[], source: ServiceTr
     `declare homeregion_rows no scroll cursor for select ${rowJson(shape, false)}::text as line from ${shape.sql} t where ${keyIn(shape, '$1')}`,
     [keys],
   )
-  const columns = shape.copied.map(identifier).join(', ')
+  const columns = shape.copied.map(c => identifier(c.name)).join(', ')
   for (;;) {
     const rows = await rowsOf(home, `fetch ${FETCH} from homeregion_rows`, [])
     if (rows.length > 0)
@@ -132,7 +132,7 @@ async function copyRows(shape: Shape, keys: readonly string[], source: ServiceTr
       await rowsOf(
         source,
         `insert into ${shape.sql} (${columns}) overriding system value
-select ${shape.copied.map(c => `r.${identifier(c)}`).join(', ')} from unnest($1::text[]) as j(line), lateral jsonb_populate_record(null::${shape.sql}, j.line::jsonb) r`,
+select ${columnsFrom(shape, 'r.row')} from unnest($1::text[]) as j(line), lateral (select j.line::jsonb as row) r`,
         [rows.map(row => row.line)],
       )
     if (rows.length < FETCH) break
@@ -189,7 +189,7 @@ async function recordEvents(
 ): Promise<void> {
   const [o, i] = [config.outbox.columns, config.inbox.columns]
   const inbox = await shapeOf(config.inbox, i.key, source, home)
-  const columns = inbox.copied.map(identifier).join(', ')
+  const columns = inbox.copied.map(c => identifier(c.name)).join(', ')
   await rowsOf(
     home,
     `declare homeregion_events no scroll cursor for
@@ -203,7 +203,7 @@ from ${KEYS_AND_EPOCHS(outbox, `${outbox.sql} t`)} where t.${identifier(o.ownerE
       await rowsOf(
         source,
         `insert into ${relation(config.inbox)} (${columns})
-select ${inbox.copied.map(c => `r.${identifier(c)}`).join(', ')} from unnest($1::text[]) as j(line),
+select ${inbox.copied.map(c => `r.${identifier(c.name)}`).join(', ')} from unnest($1::text[]) as j(line),
   lateral jsonb_populate_record(null::${relation(config.inbox)}, j.line::jsonb || jsonb_build_object($2::text, clock_timestamp())) r
 on conflict do nothing`,
         [rows.map(row => row.line), i.appliedAt],

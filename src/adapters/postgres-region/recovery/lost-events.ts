@@ -65,7 +65,7 @@ where t.${identifier(c.ownerEpoch)} = k.epoch and t.${identifier(c.eventType)}::
       `select t.${identifier(c.eventId)}::text as event_id, t.${outbox.key}::text as key, t.${identifier(c.aggregateType)}::text as aggregate_type,
   t.${identifier(c.aggregateId)}::text as aggregate_id, t.${identifier(c.aggregateVersion)}::bigint as aggregate_version,
   t.${identifier(c.eventType)}::text as event_type, t.${identifier(c.ownerEpoch)}::bigint as owner_epoch, t.${identifier(c.occurredAt)}::text as occurred_at,
-  ${c.payload === null ? 'null' : `to_jsonb(t.${identifier(c.payload)})::text`} as payload,
+  ${c.payload === null ? 'null' : `to_json(t.${identifier(c.payload)})::text`} as payload,
   ${c.publishedAt === null ? 'null' : `(t.${identifier(c.publishedAt)} is not null)`} as published
 from ${outbox.sql} t where ${keyIn(outbox, '$2')} and t.${identifier(c.eventId)}::text = any ($1::text[])`,
       [missing, keys.map(k => k.key)],

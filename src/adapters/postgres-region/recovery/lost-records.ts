@@ -35,7 +35,7 @@ export async function findLostRecords(
   if (lost.length === 0) return []
   const rows = await rowsOf(
     source,
-    `select t.${shape.key}::text as key, t.${id}::text as id, to_jsonb(t)::text as content from ${shape.sql} t where ${keyIn(shape, '$1')} and t.${id}::text = any ($2::text[])`,
+    `select t.${shape.key}::text as key, t.${id}::text as id, to_json(t)::text as content from ${shape.sql} t where ${keyIn(shape, '$1')} and t.${id}::text = any ($2::text[])`,
     [names, lost.map(r => r.id)],
   )
   const contents = new Map<string, Json>(

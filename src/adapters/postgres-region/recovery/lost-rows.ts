@@ -27,7 +27,10 @@ export type RowQuestion = {
   readonly reached: ReadonlySet<string>
 }
 
-/** Rows that the source has and the home has not, or has otherwise though nothing says that the home wrote them since. */
+/**
+ * Rows that the source has and the home has not, or has otherwise though nothing says that the home wrote them since; and rows that only the home
+ * has since the source deleted them.
+ */
 export async function findLostRows(
   question: RowQuestion,
   source: ServiceTransaction,
@@ -40,7 +43,8 @@ export async function findLostRows(
   const atHome = new Map(there.map(row => [placeOf(row), row]))
   const differ = here.filter(row => atHome.get(placeOf(row))?.hash !== row.hash)
   const lost = guarded.versions === null ? differ : await versionedLost(question, differ, atHome, source, home)
-  const behind = guarded.versions === null ? [] : await lostAtSource(question, here, there, home)
+  const behind =
+    guarded.versions === null ? await deletedAtSource(question, here, there, home) : await lostAtSource(question, here, there, home)
   const contents = async (tx: ServiceTransaction, rows: readonly Found[]) => await contentsOf(shape, keys, rows, tx)
   const [mine, theirs] = await Promise.all([contents(source, lost), contents(home, lost)])
   return [
@@ -205,6 +209,39 @@ where t.${identifier(c.ownerEpoch)} > k.epoch`,
   )
 }
 
+/**
+ * Rows without versions that only the home has. Those it wrote itself since it opened the key are its own; what was there before, the source had as
+ * well, or should have had, and deleted: a write like any other. Where the key's row was written again since, more rows count as there before.
+ */
+async function deletedAtSource(
+  question: RowQuestion,
+  here: readonly Found[],
+  there: readonly Found[],
+  home: ServiceTransaction,
+): Promise<readonly ReconcileFinding[]> {
+  const { shape, keys } = question
+  const atSource = new Set(here.map(placeOf))
+  const only = there.filter(row => !atSource.has(placeOf(row)))
+  if (only.length === 0) return []
+  const before = new Set(
+    (
+      await rowsOf(
+        home,
+        `select t.${shape.key}::text as key, ${rowName(shape)} as name from ${shape.sql} t
+join homeregion.ownership o on o.key = t.${shape.key}::text collate "C" where ${keyIn(shape, '$1')} and age(t.xmin) > age(o.xmin)`,
+        [keys.map(k => k.key)],
+      )
+    ).map(row => placeOf({ key: String(row.key), name: String(row.name) })),
+  )
+  const gone = only.filter(row => before.has(placeOf(row)))
+  const theirs = await contentsOf(shape, keys, gone, home)
+  return gone.map(row => ({
+    id: itemId('row', [shape.name, row.key, row.name, 'deleted']),
+    ...{ key: row.key, kind: 'row' as const, subject: `${shape.name} ${row.name}: deleted at the old home, still at the new one` },
+    content: { table: shape.name, row: null, atHome: exactJson(theirs.get(placeOf(row)) ?? null) },
+  }))
+}
+
 /** Versions that the home had applied before it wrote any of its own, and that the source has not: its database was set back. */
 async function lostAtSource(
   question: RowQuestion,
@@ -245,7 +282,7 @@ async function contentsOf(
   for (let from = 0; from < rows.length; from += CHUNK) {
     const found = await rowsOf(
       tx,
-      `select t.${shape.key}::text as key, ${rowName(shape)} as name, to_jsonb(t)::text as content from ${shape.sql} t
+      `select t.${shape.key}::text as key, ${rowName(shape)} as name, to_json(t)::text as content from ${shape.sql} t
 where ${keyIn(shape, '$1')} and ${rowName(shape)} = any ($2::text[])`,
       [keys.map(k => k.key), rows.slice(from, from + CHUNK).map(row => row.name)],
     )

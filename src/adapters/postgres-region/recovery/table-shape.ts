@@ -1,7 +1,7 @@
 import type { TableName } from '../../../domain/config.ts'
 import { HomeregionError } from '../../../domain/errors.ts'
 import type { ServiceTransaction } from '../../postgres/service-pool.ts'
-import { identifier, literalArray, plainName, relation } from '../quoting.ts'
+import { identifier, literal, literalArray, plainName, relation } from '../quoting.ts'
 import { rowsOf } from './session.ts'
 
 /** A table of the service as both regions have it. */
@@ -13,9 +13,7 @@ export type Shape = {
   readonly key: string
   readonly keyType: string
   /** Columns whose values belong to the row wherever it is: not those that are generated or numbered where it stands. */
-  readonly copied: readonly string[]
-  /** The others. */
-  readonly local: readonly string[]
+  readonly copied: readonly { readonly name: string; readonly type: string }[]
   /** Columns that each region fills by its own clock, so that copies differ in them; they take no part in comparing. */
   readonly stamped: readonly string[]
   /** What tells rows apart; empty where nothing does. */
@@ -61,8 +59,7 @@ export async function shapeOf(table: TableName, key: string, source: ServiceTran
   return {
     ...{ table, name, sql: relation(table), key: identifier(key) },
     keyType: here.find(c => c.name === key)?.type ?? 'text',
-    copied: here.filter(c => !local(c)).map(c => c.name),
-    local: here.filter(local).map(c => c.name),
+    copied: here.filter(c => !local(c)).map(({ name, type }) => ({ name, type })),
     stamped: here.filter(c => c.stamped && !c.keyed).map(c => c.name),
     primary: here.filter(c => c.primary).map(c => c.name),
   }
@@ -77,10 +74,18 @@ export function keyIn(shape: Pick<Shape, 'key' | 'keyType'>, parameter: string, 
   return `${alias}.${shape.key} = any (${parameter}::text[]::${shape.keyType}[])`
 }
 
-/** The row as JSON, without what is local to a region; `compared`: without what its clock filled in, too. */
+/**
+ * The row as a JSON object of texts, without what is local to a region; `compared`: without what its clock filled in, too. Each value as its type
+ * writes it: as JSON a `json` would lose its repeated names, a float its sign of zero, and rows that differ in that alone would be equal.
+ */
 export function rowJson(shape: Shape, compared: boolean, alias = 't'): string {
-  const without = [...shape.local, ...(compared ? shape.stamped : [])]
-  return without.length === 0 ? `to_jsonb(${alias})` : `(to_jsonb(${alias}) - ${literalArray(without)}::text[])`
+  const columns = shape.copied.map(c => c.name).filter(name => !compared || !shape.stamped.includes(name))
+  return `jsonb_object(${literalArray(columns)}::text[], array[${columns.map(c => `${alias}.${identifier(c)}::text`).join(', ')}]::text[])`
+}
+
+/** The columns of a row again, from what `rowJson` made of it. */
+export function columnsFrom(shape: Shape, json: string): string {
+  return shape.copied.map(({ name, type }) => `(${json} ->> ${literal(name)})::${type}`).join(', ')
 }
 
 /** What tells the row apart, as JSON text; the row itself where the table has no primary key. */
