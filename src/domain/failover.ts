@@ -64,10 +64,28 @@ export function mayApprove({ approvers, starter }: Pick<ApprovalPolicy, 'approve
   return approvers.filter(name => name !== starter)
 }
 
+/** Whose word counts by now: as the control plane counts in the commit. */
+export function tallyOf(
+  { approvers, needed }: Pick<ApprovalPolicy, 'approvers' | 'needed'>,
+  said: readonly Approval[],
+): { readonly given: number; readonly enough: boolean; readonly glassBroken: boolean } {
+  const yes = said.filter(a => a.verdict === 'approved')
+  const glassBroken = yes.some(a => a.breakGlass)
+  const given = yes.filter(a => approvers.includes(a.approver)).length
+  return { given, enough: glassBroken || given >= needed, glassBroken }
+}
+
+/** `bob at …`, and loudly what was out of the ordinary. */
+export function showVoice({ approver, at, breakGlass, byStarter }: Approval): string {
+  return `${breakGlass ? 'BROKE THE GLASS: ' : ''}${approver}${byStarter ? ', who began the run,' : ''} at ${at}`
+}
+
 /** For a screen: who is to be asked. */
 export function namesOfApprovers(policy: Pick<ApprovalPolicy, 'approvers' | 'starter' | 'needed'>): string {
   const names = mayApprove(policy)
-  return names.length < policy.needed ? `${names.join(', ') || 'nobody is listed'}: too few, so only broken glass will do` : names.join(', ')
+  return names.length < policy.needed
+    ? `${names.join(', ') || 'nobody is listed'}: too few, so only broken glass will do`
+    : names.join(', ')
 }
 
 /** What a token of `plan failover` stands for. */
@@ -81,8 +99,9 @@ export type AckToken = {
   readonly leftMs: number
   /** The run that used it; null: none. */
   readonly usedBy: string | null
-  /** The login it was given to: no other can use it. */
+  /** The login it was given to: no other can use it. `mine`: it is this one. */
   readonly issuedTo: string
+  readonly mine: boolean
 }
 
 /** A forced failover as it was committed. */

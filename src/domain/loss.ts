@@ -98,14 +98,8 @@ export type Acknowledgement =
   | { readonly kind: 'bound'; readonly boundMs: number }
   /** Whatever it takes, in so many words; the only one that covers an unknown bound. */
   | { readonly kind: 'any' }
-  /** Of `plan failover`. `token` never leaves the process but for the control plane, which stores its hash. */
-  | {
-      readonly kind: 'token'
-      readonly token: string
-      readonly boundMs: number | 'any'
-      readonly keysSha256: string
-      readonly leftMs: number
-    }
+  /** Of `plan failover`, by its hash. Whether it is in time is judged when the run uses it, and by the control plane. */
+  | { readonly kind: 'token'; readonly hash: string; readonly boundMs: number | 'any'; readonly keysSha256: string }
 
 /** What was missing at the last look and what can have been written since, for each key and in all. Pure. */
 export function estimateLoss(input: LossInput): LossEstimate {
@@ -173,10 +167,7 @@ export function rpoOf(key: string, loss: Config['policy']['loss']): Rpo {
 /** Why the acknowledgement does not cover the estimate; null when it does. Keys that the policy blocks are not part of the question. */
 export function acknowledgementProblem(ack: Acknowledgement, estimate: LossEstimate): string | null {
   if (estimate.blocked.length >= estimate.keys.length) return 'the policy lets none of the keys move'
-  if (ack.kind === 'token') {
-    if (ack.keysSha256 !== estimate.keysSha256) return 'the token is for other keys'
-    if (!(ack.leftMs > 0)) return 'the token is over'
-  }
+  if (ack.kind === 'token' && ack.keysSha256 !== estimate.keysSha256) return 'the token is for other keys'
   const bound = ack.kind === 'any' ? 'any' : ack.boundMs
   if (bound === 'any') return null
   const { ms } = estimate.totals.unknown

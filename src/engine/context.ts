@@ -20,6 +20,8 @@ export type RunEvent =
       readonly step: Step
       readonly key: string | null
       readonly evidence: readonly Evidence[]
+      /** Instead of what the evidence says. */
+      readonly text?: string
       readonly leftMs: number
     }
   | {

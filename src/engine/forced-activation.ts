@@ -32,14 +32,14 @@ export async function handOverAll(move: ForcedMove, stepId: string): Promise<str
   const look = async (check: CheckName): Promise<Evidence> =>
     await observe(engine, subjectOf(move), { check, parameters: {} }, { runId: journal.runId, step: stepId, attemptId })
   await engine.fault('forced:looking')
-  const [tries, { needed, given, rejectedBy }] = await Promise.all([triesForHandOver(move), consent(move)])
+  const [tries, { policy: approvals, needed, text, rejectedBy }] = await Promise.all([triesForHandOver(move), consent(move)])
   move.tries = tries
   // Goes into the estimate, which is why that one is looked at after it; as of when the tries were begun.
   const dark = look('source-dark').then(e => ({ ...e, asOf: tries.asOf, asOfMonotonicMs: tries.asOfMonotonicMs }))
   const loss = dark.then(async () => await look('loss-acknowledged'))
   const asked: readonly CheckName[] = [
     ...(['target-can-write', fence] as const),
-    ...(needed || given > 0 || rejectedBy !== null ? (['approved'] as const) : []),
+    ...(needed || text !== '' || rejectedBy !== null ? (['approved'] as const) : []),
   ]
   const [evidence, records] = await Promise.all([
     Promise.all([dark, loss, ...asked.map(look)]),
@@ -48,10 +48,15 @@ export async function handOverAll(move: ForcedMove, stepId: string): Promise<str
   await engine.fault('forced:verified')
   const { estimate } = move
   if (estimate === null) throw refusalOf(evidence, [])
-  const decision = decideForcedActivation(records, evidence, settings.policy, {
-    ...{ runId: journal.runId, intent: move.runbook.intent, source, target, attemptId, estimate, automatic: move.automatic },
-    nowMonotonicMs: engine.clock.monotonicMs(),
-  })
+  const decision = decideForcedActivation(
+    records,
+    evidence,
+    { ...settings.policy, approvals },
+    {
+      ...{ runId: journal.runId, intent: move.runbook.intent, source, target, attemptId, estimate, automatic: move.automatic },
+      nowMonotonicMs: engine.clock.monotonicMs(),
+    },
+  )
   if (decision.permit === null) {
     journal.buffer({ evidence })
     throw refusalOf(evidence, decision.refusals)

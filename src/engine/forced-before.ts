@@ -1,4 +1,5 @@
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
+import { namesOfApprovers } from '../domain/failover.ts'
 import type { Step } from '../domain/runbook.ts'
 import { consent } from './checks/forced.ts'
 import { observe } from './checks/observe.ts'
@@ -17,6 +18,7 @@ export async function beforeCommit(move: ForcedMove): Promise<ForcedEnd> {
   const { engine, runbook } = move
   let begun = false
   try {
+    await useToken(move)
     for (const step of runbook.steps) {
       if (engine.operator.interrupted()) return await interrupted(move)
       if (step.action?.kind === 'activate') {
@@ -34,8 +36,22 @@ export async function beforeCommit(move: ForcedMove): Promise<ForcedEnd> {
     const handedOver = await authority(move)
     if (handedOver === true) return await afterCommit(move)
     if (handedOver === null) throw unanswered(move, error, begun && isHomeregionError(error, 'outcome-unknown'))
+    // Whoever is to agree still can: what was done so far is kept for that.
+    const step = runbook.steps.find(s => s.gate.some(use => use.check === 'approved'))
+    if (step !== undefined && isHomeregionError(error, 'approval-refused') && (await isWaiting(move))) {
+      await noteWaiting(move, step)
+      return await waits(move, begun)
+    }
     return await refuse(move, error)
   }
+}
+
+/** From now on it is this run's and no other's, however long others take to agree. */
+async function useToken(move: ForcedMove): Promise<void> {
+  const { engine, journal, acknowledgement } = move
+  if (acknowledgement.kind !== 'token') return
+  await engine.controlPlane.redeemAckToken(journal.lease(), acknowledgement.hash)
+  await engine.fault('forced:token-used')
 }
 
 /**
@@ -76,7 +92,7 @@ async function perform(move: ForcedMove, step: Step): Promise<ForcedEnd | null> 
   const started = engine.clock.monotonicMs()
   if (step.action?.kind === 'isolate') await isolateSource(move, step.id)
   else if (step.action !== null && !move.doneSteps.has(step.id)) await applyAuthors(move, step)
-  if (step.gate.some(use => use.check === 'approved') && !(await awaitApproval(move, step))) return await waits(move)
+  if (step.gate.some(use => use.check === 'approved') && !(await awaitApproval(move, step))) return await waits(move, false)
   const gate = await passGates(engine, journal.runId, [step], subjectOf(move), () => undefined)
   journal.buffer({ evidence: gate.evidence })
   if (gate.kind === 'not-passed') {
@@ -98,25 +114,37 @@ async function awaitApproval(move: ForcedMove, step: Step): Promise<boolean> {
   const { engine, operator, journal } = move
   const until = engine.clock.monotonicMs() + step.withinMs
   for (let asked = false; ; asked = true) {
-    const { needed, given, of, rejectedBy } = await consent(move)
+    const { policy, given, enough, rejectedBy } = await consent(move)
     if (rejectedBy !== null)
       throw new HomeregionError('approval-refused', {
         fact: `run ${journal.runId} was rejected by ${rejectedBy}`,
         next: `homeregion run show ${journal.runId}`,
       })
-    if (!needed || given >= of) return true
-    const bound = { runId: journal.runId, step: step.id, attemptId: null }
-    const seen = await observe(engine, subjectOf(move), { check: 'approved', parameters: {} }, bound)
-    if (!asked) {
-      // On record, so that `status` can ask those who are to agree.
-      journal.buffer({ evidence: [seen] })
-      await journal.commit('waiting', {})
-    }
+    if (enough) return true
+    const who = namesOfApprovers(policy)
+    if (!asked) await noteWaiting(move, step)
     const leftMs = until - engine.clock.monotonicMs()
     if (!operator.watches || operator.interrupted() || leftMs <= 0) return false
-    operator.report({ type: 'gate-waiting', step, key: null, evidence: [seen], leftMs })
+    // A line that stays, since the one that changes has no room for it.
+    if (!asked) operator.report({ type: 'note', text: `waits for approval (${who}); they type: homeregion approve ${journal.runId}` })
+    const text = `waits for approval ${given} of ${policy.needed} (${who})`
+    operator.report({ type: 'gate-waiting', step, key: null, evidence: [], text, leftMs })
     await engine.clock.sleep(APPROVAL_PAUSE_MS)
   }
+}
+
+/** On record, so that `status` can ask those who are to agree. */
+async function noteWaiting(move: ForcedMove, step: Step): Promise<void> {
+  const { engine, journal } = move
+  const bound = { runId: journal.runId, step: step.id, attemptId: null }
+  const seen = await observe(engine, subjectOf(move), { check: 'approved', parameters: {} }, bound)
+  journal.buffer({ evidence: [seen] })
+  await journal.commit('waiting', {})
+}
+
+async function isWaiting(move: ForcedMove): Promise<boolean> {
+  const { enough, rejectedBy } = await consent(move)
+  return !enough && rejectedBy === null
 }
 
 async function handOver(move: ForcedMove, step: Step): Promise<string> {

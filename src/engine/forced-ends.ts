@@ -1,5 +1,6 @@
 import { type ErrorCode, HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { ExitName } from '../domain/exit-codes.ts'
+import { namesOfApprovers } from '../domain/failover.ts'
 import type { RunState } from '../domain/journal.ts'
 import { consent } from './checks/forced.ts'
 import type { ForcedEnd, ForcedMove } from './forced-move.ts'
@@ -7,20 +8,14 @@ import { externalFences, releaseSource } from './outside-fence.ts'
 import { isForeign, textOf } from './recover.ts'
 
 /** Left to those who have to agree: the run stays open, and whoever goes on need not wait for its lease. */
-export async function waits(move: ForcedMove): Promise<ForcedEnd> {
+export async function waits(move: ForcedMove, fenced: boolean): Promise<ForcedEnd> {
   const { engine, journal } = move
-  const { given, of } = await consent(move)
+  const { policy, given } = await consent(move)
   await engine.controlPlane.release(journal.lease())
-  const why = `run ${journal.runId} waits for approval: ${given} of ${of}`
-  const state = `Nothing was handed over; ${move.source} still owns the keys on record.`
-  return end(
-    move,
-    'waiting',
-    'OPEN',
-    why,
-    state,
-    `homeregion approve ${journal.runId}   (another login), then   homeregion resume ${journal.runId}`,
-  )
+  const why = `run ${journal.runId} waits for approval: ${given} of ${policy.needed} (${namesOfApprovers(policy)})`
+  const stands = fenced ? ' What keeps it from writing was left as it is.' : ''
+  const state = `Nothing was handed over; ${move.source} still owns the keys on record.${stands}`
+  return end(move, 'waiting', 'OPEN', why, state, `homeregion approve ${journal.runId}   then   homeregion resume ${journal.runId}`)
 }
 
 export async function interrupted(move: ForcedMove): Promise<ForcedEnd> {

@@ -187,8 +187,13 @@ describe.each(['operator', 'admin'] as const)('by hand, as the %s', role => {
     ],
     [
       'a token that was never issued',
-      () => ({ acknowledgement: { kind: 'token', token_hash: 'x', token_expires_at: '2999-01-01' } }),
+      () => ({ acknowledgement: { kind: 'token', token_hash: 'x', token_expires_at: '2999-01-01', token_used_at: '2026-01-01' } }),
       '23503 acknowledgement_token',
+    ],
+    [
+      'a token that was used too late',
+      () => ({ acknowledgement: { kind: 'token', token_hash: 'x', token_expires_at: '2026-01-01', token_used_at: '2999-01-01' } }),
+      '23514 acknowledgement_in_time',
     ],
     ['a token without its time', () => ({ acknowledgement: { kind: 'token', token_hash: 'x' } }), '23514 acknowledgement_with_token'],
     [
@@ -241,6 +246,8 @@ test.each([
   'delete from homeregion_control.approval',
   `update homeregion_control.ack_token set expires_at = 'infinity'`,
   'update homeregion_control.acknowledgement set bound_ms = -1',
+  `update homeregion_control.redeemed_token set run_id = 'another'`,
+  `insert into homeregion_control.redeemed_token (hash, run_id, plan_id, expires_at, login) values ('h', 'r', 'p', now(), null)`,
   'update homeregion_control.forced_failover set keys = 9',
   'update homeregion_control.approval_policy set needed = 1',
   'delete from homeregion_control.exile',

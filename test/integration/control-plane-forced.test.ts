@@ -258,43 +258,63 @@ describe('an acknowledgement token', () => {
     const plan = failoverPlan(records, target)
     const lease = await store.openRun(plan, HOLDER, null, { seize: true })
     const about = { planId: plan.id, keysSha256: hashOfKeys(records.map(r => r.key)), estimateSha256: 'shown', boundMs: 30_000 }
-    const tokenFor = async (change: object, by = store): Promise<Acknowledgement> => ({
-      ...{
-        kind: 'token',
-        token: await by.issueAckToken({ ...about, ...change }),
-        boundMs: 30_000,
-        keysSha256: about.keysSha256,
-        leftMs: 1_000,
-      },
-    })
+    type Token = Extract<Acknowledgement, { kind: 'token' }>
+    const found = async (token: string) => {
+      const read = await store.ackToken(token)
+      if (read === null) throw new Error('not issued')
+      return read
+    }
+    const tokenFor = async (change: object, by = store): Promise<Token> => {
+      const { hash } = await found(await by.issueAckToken({ ...about, ...change }))
+      return { kind: 'token', hash, boundMs: 30_000, keysSha256: about.keysSha256 }
+    }
     const force = async (acknowledgement: Acknowledgement) =>
       await store.commit(lease, { forced: await forcedChange(store, lease, records, { source, target, acknowledgement }) })
+    const use = async (token: Token) => {
+      await store.redeemAckToken(lease, token.hash)
+      return await force(token)
+    }
     const brief = fixture.store({ policy: { ...fixture.config.policy, ackTokenMs: 0 } })
     const bad = [
       await tokenFor({ planId: 'another' }),
       await tokenFor({ keysSha256: 'others' }),
       await tokenFor({ boundMs: 20_000 }),
       await tokenFor({}, brief),
-      { ...(await tokenFor({})), token: 'ack-2222-2222-2222-2222' } as Acknowledgement,
+      { ...(await tokenFor({})), hash: 'never-issued' },
+      // Somebody else's.
+      await tokenFor({}, fixture.as(BOB)),
     ]
-    for (const acknowledgement of bad)
-      await expect(force(acknowledgement)).rejects.toMatchObject({ code: 'ack-token-refused', exit: 'rpo' })
+    for (const token of bad) await expect(use(token)).rejects.toMatchObject({ code: 'ack-token-refused', exit: 'rpo' })
+    // In time, for this plan and these keys, and never used by the run.
+    await expect(force(await tokenFor({}))).rejects.toMatchObject({ code: 'ack-token-refused', exit: 'rpo' })
     await expect(force({ kind: 'bound', boundMs: 10_000 })).rejects.toMatchObject({ code: 'loss-not-acknowledged', exit: 'rpo' })
-    const good = await tokenFor({})
-    if (good.kind !== 'token') throw new Error('not a token')
-    expect(await store.ackToken(good.token)).toMatchObject({ ...about, usedBy: null })
-    expect(await force(good)).toHaveLength(1)
-    expect(await store.ackToken(good.token)).toMatchObject({ usedBy: lease.runId })
-    expect(await store.ackToken('ack-none')).toBeNull()
+    const secret = await store.issueAckToken(about)
+    const good: Token = { ...(await tokenFor({})), hash: (await found(secret)).hash }
+    expect(await found(secret)).toMatchObject({ ...about, usedBy: null, issuedTo: 'homeregion_operator', mine: true })
+    expect(await fixture.as(BOB).ackToken(secret)).toMatchObject({ mine: false })
+    // Of two runs the first has it, also while neither has committed; and it gets no older for the first.
+    const second = await store.openRun({ ...plan, moves: failoverPlan(await registered(source), target).moves }, HOLDER, null)
+    await store.redeemAckToken(lease, good.hash)
+    await store.redeemAckToken(lease, good.hash)
+    await expect(store.redeemAckToken(second, good.hash)).rejects.toMatchObject({ code: 'ack-token-refused' })
+    expect(await store.ackTokenOf(second.runId)).toBeNull()
     const raw = await fixture.raw('admin')
+    await raw.query('begin')
+    await raw.query(`set local session_replication_role = replica`)
+    for (const table of ['ack_token', 'redeemed_token'])
+      await raw.query(`update homeregion_control.${table} set expires_at = now() where hash = $1`, [good.hash])
+    await raw.query('commit')
+    expect(await store.ackTokenOf(lease.runId)).toMatchObject({ hash: good.hash, usedBy: lease.runId })
+    expect(await force(good)).toHaveLength(1)
+    expect(await store.ackToken('ack-none')).toBeNull()
     const again = raw.query(
-      `insert into homeregion_control.acknowledgement (id, run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at)
-      select gen_random_uuid(), run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at
+      `insert into homeregion_control.acknowledgement (id, run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at, token_used_at)
+      select gen_random_uuid(), run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at, token_used_at
       from homeregion_control.acknowledgement where token_hash is not null`,
     )
     await expect(again).rejects.toMatchObject({ constraint: 'acknowledgement_token_once' })
     expect(JSON.stringify((await raw.query('select * from homeregion_control.ack_token, homeregion_control.audit')).rows)).not.toContain(
-      good.token,
+      secret,
     )
   })
 })
@@ -310,21 +330,32 @@ describe('an approval', () => {
       })
     await expect(force()).rejects.toMatchObject({ code: 'approval-refused' })
     await expect(store.approve(lease.runId, 'approved', 'me', false)).rejects.toMatchObject({ code: 'approval-refused' })
+    expect(await store.approvalPolicy(lease.runId)).toMatchObject({ approvers: [BOB], needed: 1, starter: 'homeregion_operator' })
+    expect(await fixture.as(EVE).approvalPolicy(null)).toMatchObject({ aboveKeys: 100_000, starter: EVE })
     await expect(fixture.as(EVE).approve(lease.runId, 'approved', 'me too', false)).rejects.toMatchObject({ code: 'approval-refused' })
     await expect(fixture.as(BOB).approve('run-none', 'approved', 'x', false)).rejects.toMatchObject({ code: 'unknown-run' })
     const bob = fixture.as(BOB)
-    expect(await bob.approve(lease.runId, 'approved', 'seen it', false)).toMatchObject({ approver: BOB, breakGlass: false })
-    expect(await bob.approve(lease.runId, 'approved', 'lost answer', false)).toMatchObject({ reason: 'seen it' })
-    await expect(bob.approve(lease.runId, 'rejected', 'no', false)).rejects.toMatchObject({ code: 'approval-refused' })
+    expect(await bob.approve(lease.runId, 'approved', 'seen it', false)).toMatchObject({
+      approver: BOB,
+      breakGlass: false,
+      saidBefore: false,
+    })
+    expect(await bob.approve(lease.runId, 'approved', 'lost answer', false)).toMatchObject({ reason: 'seen it', saidBefore: true })
+    const turned = { code: 'approval-refused', text: { next: expect.stringContaining(`homeregion abort ${lease.runId}`) as unknown } }
+    await expect(bob.approve(lease.runId, 'rejected', 'no', false)).rejects.toMatchObject(turned)
     expect((await store.approvals(lease.runId)).map(a => a.approver)).toEqual([BOB])
     expect(await force()).toHaveLength(1)
 
     const next = await registered(pair().source)
     const alone = await failover(next, target)
     await expect(store.approve(alone.runId, 'approved', '', true)).rejects.toMatchObject({ code: 'approval-refused' })
-    await store.approve(alone.runId, 'approved', 'nobody else is awake', true)
+    expect(await store.approve(alone.runId, 'approved', 'nobody else is awake', true)).toMatchObject({ byStarter: true })
     expect((await store.audit(1))[0]).toMatchObject({ event: 'BREAK-GLASS', actor: 'homeregion_operator' })
     await bob.approve(alone.runId, 'rejected', 'wait for me', false)
+    await expect(fixture.as(EVE).approve(alone.runId, 'approved', 'no wait', true)).rejects.toMatchObject({
+      ...{ code: 'approval-refused', exit: 'notAllowed' },
+      message: expect.stringMatching(/was rejected by bob_approves .*\(wait for me\)/) as unknown,
+    })
     const change = await forcedChange(store, alone, next, { source: next[0]?.homeRegion ?? '', target, approved: true })
     await expect(store.commit(alone, { forced: change })).rejects.toMatchObject({ code: 'approval-refused' })
   })

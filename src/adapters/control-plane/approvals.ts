@@ -1,5 +1,5 @@
 import { HomeregionError } from '../../domain/errors.ts'
-import type { Approval, ApprovalVerdict } from '../../domain/failover.ts'
+import type { Approval, ApprovalPolicy, ApprovalVerdict } from '../../domain/failover.ts'
 import type { Connection, Row } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
 import { isoTime } from './ownership-records.ts'
@@ -13,14 +13,16 @@ export async function approve(
   verdict: ApprovalVerdict,
   reason: string,
   breakGlass: boolean,
-): Promise<Approval> {
+): Promise<Said> {
   try {
     const answers = await connection.transaction('write', [
       requireVersion(),
       {
         sql: `with said as (
   insert into homeregion_control.approval (run_id, starter, verdict, reason, break_glass)
-  select r.id, r.started_by, $2, $3, $4 from homeregion_control.run r where r.id = $1 and r.open
+  select r.id, r.started_by, $2, $3, $4 from homeregion_control.run r where r.id = $1 and r.open and not ($2 = 'approved' and exists (
+    select 1 from homeregion_control.approval a where a.run_id = r.id and a.verdict = 'rejected'
+  ))
   returning *
 )
 select said.*, homeregion_control.require((select count(*) from said) = 1, '${REFUSAL.lease}', 'the run is not open')
@@ -31,13 +33,36 @@ from (select 1) one left join said on true`,
     ])
     const row = answers[1]?.rows[0]
     if (row === undefined) throw new RangeError('an insert returned nothing')
-    return approval(row)
+    return { ...approval(row), saidBefore: false }
   } catch (error) {
     if (sqlstate(error) === REFUSAL.lease) throw await notOpen(connection, runId, error)
     if (violated(error) === 'approval_once') return await said(connection, runId, verdict, error)
-    const why = problem(error)
-    if (why === null) throw error
-    throw refused(why, error)
+    throw problem(runId, error) ?? error
+  }
+}
+
+type Said = Approval & { readonly saidBefore: boolean }
+
+export async function readApprovalPolicy(connection: Connection, runId: string | null): Promise<ApprovalPolicy> {
+  const found = await connection.query(
+    'read',
+    `select p.approvers, p.needed, p.above_keys, p.set_at, coalesce((select r.started_by from homeregion_control.run r where r.id = $1::text),
+      session_user) as starter from homeregion_control.approval_policy p where p.in_force`,
+    [runId],
+  )
+  const row = found.rows[0]
+  if (row === undefined)
+    throw new HomeregionError('not-initialised', {
+      fact: 'the control plane has no policy of who approves',
+      state: 'Nothing was changed.',
+      next: 'homeregion init',
+    })
+  return {
+    approvers: row.approvers as readonly string[],
+    needed: Number(row.needed),
+    aboveKeys: Number(row.above_keys),
+    since: isoTime(row.set_at),
+    starter: row.starter as string,
   }
 }
 
@@ -47,25 +72,47 @@ export async function readApprovals(connection: Connection, runId: string): Prom
 }
 
 /** The same word twice is one word: the first answer may have been lost. */
-async function said(connection: Connection, runId: string, verdict: ApprovalVerdict, cause: unknown): Promise<Approval> {
+async function said(connection: Connection, runId: string, verdict: ApprovalVerdict, cause: unknown): Promise<Said> {
   const found = await connection.query('read', 'select * from homeregion_control.approval where run_id = $1 and approver = session_user', [
     runId,
   ])
   const row = found.rows[0]
-  if (row !== undefined && row.verdict === verdict) return approval(row)
-  throw refused(`this login has ${row === undefined ? 'spoken' : (row.verdict as string)} already`, cause)
+  if (row !== undefined && row.verdict === verdict) return { ...approval(row), saidBefore: true }
+  throw refused(
+    `${row === undefined ? 'this login has spoken' : `${row.approver as string} has ${row.verdict as string} it`} already: the first word stands`,
+    `homeregion abort ${runId}   (or another login rejects it)`,
+    cause,
+  )
 }
 
-function problem(error: unknown): string | null {
-  if (violated(error) === 'approval_by_another') return 'the one who began a run cannot approve it'
-  if (violated(error) === 'approval_break_glass') return 'breaking the glass approves, and needs a reason'
+function problem(runId: string, error: unknown): HomeregionError | null {
+  if (violated(error) === 'approval_by_another')
+    return refused(
+      'the one who began a run cannot approve it, unless the glass is broken',
+      `homeregion approve ${runId}   (another login)   or, if nobody is there:   homeregion approve ${runId} --break-glass --reason TEXT`,
+      error,
+    )
+  if (violated(error) === 'approval_break_glass')
+    return refused('breaking the glass approves, and needs a reason', `homeregion approve ${runId} --break-glass --reason TEXT`, error)
   if (sqlstate(error) !== REFUSAL.notApproved) return null
-  return `${error instanceof Error ? error.message : 'the login is not among the approvers'} of the control plane's policy, which is policy.approvals as of the last homeregion init`
+  const who = error instanceof Error ? error.message : 'the login is not among the approvers'
+  return refused(
+    `${who} of the control plane's policy, which is policy.approvals as of the last homeregion init`,
+    `homeregion approve ${runId}   (a login of policy.approvals; if that was changed since, first homeregion init, --without the dark region)`,
+    error,
+  )
 }
 
 async function notOpen(connection: Connection, runId: string, cause: unknown): Promise<HomeregionError> {
-  const found = await connection.query('read', 'select state from homeregion_control.run where id = $1', [runId])
+  const found = await connection.query('read', 'select state, open from homeregion_control.run where id = $1', [runId])
   const state = found.rows[0]?.state as string | undefined
+  const no = found.rows[0]?.open === true ? (await readApprovals(connection, runId)).find(a => a.verdict === 'rejected') : undefined
+  if (no !== undefined)
+    return refused(
+      `run ${runId} was rejected by ${no.approver} at ${no.at}${no.reason === '' ? '' : ` (${no.reason})`}: it will hand nothing over`,
+      `homeregion abort ${runId}   (it ends; then homeregion plan failover)`,
+      cause,
+    )
   return state === undefined
     ? new HomeregionError(
         'unknown-run',
@@ -79,11 +126,8 @@ async function notOpen(connection: Connection, runId: string, cause: unknown): P
       )
 }
 
-const NEXT =
-  'the same command with another login of policy.approvals; or homeregion init (--without the dark region), if that was changed since'
-
-function refused(why: string, cause: unknown): HomeregionError {
-  return new HomeregionError('approval-refused', { fact: why, state: 'Nothing was recorded.', next: NEXT }, { cause })
+function refused(why: string, next: string, cause: unknown): HomeregionError {
+  return new HomeregionError('approval-refused', { fact: why, state: 'Nothing was recorded.', next }, { cause })
 }
 
 function approval(row: Row): Approval {
@@ -93,6 +137,7 @@ function approval(row: Row): Approval {
     approver: row.approver as string,
     reason: row.reason as string,
     breakGlass: row.break_glass === true,
+    byStarter: row.approver === row.starter,
     at: isoTime(row.at),
   }
 }

@@ -4,7 +4,7 @@ import { isGenuineForced } from '../../domain/forced-interlock.ts'
 import type { ForcedChange, RunLease } from '../../domain/journal.ts'
 import { acknowledgementProblem, hashOfKeys, type RegionObservation } from '../../domain/loss.ts'
 import type { Statement } from '../postgres/connection.ts'
-import { boundColumn, tokenHash } from './ack-tokens.ts'
+import { boundColumn } from './ack-tokens.ts'
 import { exileSource } from './exiles.ts'
 import { forceOwnership } from './forced-ownership.ts'
 import { forcedInterlockRefused, lossNotAcknowledged } from './forced-refusal.ts'
@@ -87,12 +87,12 @@ function own(id: string, lease: RunLease, change: ForcedChange, proofs: Readonly
   const proof = (check: string) => proofs.get(check) ?? null
   return [
     {
-      sql: `insert into homeregion_control.acknowledgement (id, run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at)
-select $1::uuid, r.id, r.plan_id, $3, $4, $5, $6::text, (select t.expires_at from homeregion_control.ack_token t where t.hash = $6::text)
-from homeregion_control.run r where r.id = $2`,
+      sql: `insert into homeregion_control.acknowledgement (id, run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at, token_used_at)
+select $1::uuid, r.id, r.plan_id, $3, $4, $5, $6::text, t.expires_at, t.at
+from homeregion_control.run r left join homeregion_control.redeemed_token t on t.hash = $6::text and t.run_id = r.id where r.id = $2`,
       parameters: [
         ...[acknowledgementId, lease.runId, acknowledgement.kind, bound, keysSha256],
-        acknowledgement.kind === 'token' ? tokenHash(acknowledgement.token) : null,
+        acknowledgement.kind === 'token' ? acknowledgement.hash : null,
       ],
     },
     {

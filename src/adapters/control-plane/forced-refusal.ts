@@ -5,7 +5,10 @@ import { epochMoved, REFUSAL, sqlstate, violated } from './refusals.ts'
 
 const STATE = 'Ownership was not handed over: this change was refused as a whole.'
 /** Through these the database refuses what somebody acknowledged. */
-const TOKEN = ['acknowledgement_token', 'acknowledgement_token_once', 'acknowledgement_with_token', 'acknowledgement_in_time']
+const TOKEN = [
+  ...['acknowledgement_token', 'acknowledgement_token_once', 'acknowledgement_with_token', 'acknowledgement_in_time'],
+  'acknowledgement_token_redeemed',
+]
 /** Through these it says that the keys are not where the change expects them. */
 const MOVED = ['forced_activation_move']
 
@@ -43,7 +46,7 @@ function tokenProblem(constraint: string): string {
     case 'acknowledgement_in_time':
       return 'the acknowledgement token is over'
     case 'acknowledgement_with_token':
-      return 'the acknowledgement token was never issued'
+      return 'the acknowledgement token is not one of this run'
     default:
       return 'the acknowledgement token is for another plan, other keys or another bound'
   }

@@ -31,6 +31,8 @@ export const REFUSAL = {
   leaseNotOver: 'HC015',
   /** Another agent leads, or none does. */
   notLeading: 'HC016',
+  /** A token that another run has was to be used. */
+  tokenUsed: 'HC017',
 } as const
 
 export function sqlstate(error: unknown): string | null {

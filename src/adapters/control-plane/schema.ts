@@ -23,6 +23,7 @@ const MIGRATIONS = [
   '006-forced-keys.sql',
   '007-drills.sql',
   '008-lease-stops.sql',
+  '009-redeemed-tokens.sql',
 ]
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length

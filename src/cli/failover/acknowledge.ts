@@ -1,6 +1,7 @@
 import type { OutsideFence } from '../../domain/checks.ts'
 import { formatMs, parseDuration, showDuration } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
+import type { AckToken } from '../../domain/failover.ts'
 import type { Acknowledgement, LossEstimate } from '../../domain/loss.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import type { CliContext } from '../context.ts'
@@ -56,9 +57,18 @@ export async function acknowledge(
   context: CliContext,
   controlPlane: ControlPlane,
   flag: AckFlag | null,
-  about: { readonly estimate: LossEstimate; readonly fence: OutsideFence; readonly planId: string; readonly command: string },
+  about: {
+    readonly estimate: LossEstimate
+    readonly fence: OutsideFence
+    readonly planId: string
+    readonly command: string
+    /** Null: it is not begun. */
+    readonly runId: string | null
+    /** Somebody's word is on record: nothing is added until it is typed. */
+    readonly attested?: boolean
+  },
 ): Promise<Acknowledgement> {
-  const bound = boundToType(about.estimate, about.fence, 'later')
+  const bound = boundToType(about.estimate, about.fence, about.attested === true ? 'now' : 'later')
   if (flag === null || (flag.kind === 'typed' && !isInteractive(context)))
     throw notOwned(
       flag === null ? 'nobody has acknowledged what may be lost' : 'a bare --rpo-ack is typed at a terminal, and there is none',
@@ -66,7 +76,7 @@ export async function acknowledge(
       about,
     )
   if (flag.kind === 'typed') return await typed(boundToType(about.estimate, about.fence, 'now'), about)
-  if (flag.kind === 'token') return await redeemed(controlPlane, flag.token, about.planId)
+  if (flag.kind === 'token') return await held(controlPlane, flag.token, about)
   return flag
 }
 
@@ -83,16 +93,29 @@ async function typed(bound: string, about: { readonly command: string }): Promis
   return bound === 'any' ? { kind: 'any' } : { kind: 'typed', boundMs: parseDuration(bound) ?? 0 }
 }
 
-async function redeemed(controlPlane: ControlPlane, token: string, planId: string): Promise<Acknowledgement> {
+/** The run uses it once it is open; until then it is looked at only. One that the run has already is good for as long as the run takes. */
+async function held(
+  controlPlane: ControlPlane,
+  token: string,
+  { planId, runId }: { readonly planId: string; readonly runId: string | null },
+): Promise<Acknowledgement> {
   const found = await controlPlane.ackToken(token)
-  const refuse = (fact: string) =>
-    new HomeregionError('ack-token-refused', { fact, state: 'Nothing was changed.', next: 'homeregion plan failover' })
-  if (found === null) throw refuse('the acknowledgement token was never issued by this control plane')
-  if (found.usedBy !== null) throw refuse(`the acknowledgement token was used already, by run ${found.usedBy}`)
-  if (found.leftMs <= 0) throw refuse(`the acknowledgement token is over for ${formatMs(-found.leftMs)}`)
-  if (found.planId !== planId) throw refuse(`the acknowledgement token is for plan ${found.planId}, this is plan ${planId}`)
-  const { boundMs, keysSha256, leftMs } = found
-  return { kind: 'token', token, boundMs, keysSha256, leftMs }
+  const refuse = (fact: string, next = 'homeregion plan failover') =>
+    new HomeregionError('ack-token-refused', { fact: `the acknowledgement token ${fact}`, state: 'Nothing was changed.', next })
+  if (found === null) throw refuse('was never issued by this control plane')
+  if (found.usedBy === null || found.usedBy !== runId) {
+    const used = found.usedBy
+    if (used !== null)
+      throw refuse(`was used already, by run ${used}`, `homeregion run show ${used}   (or homeregion plan failover for another token)`)
+    if (!found.mine) throw refuse(`was given to ${found.issuedTo}, and is of use to no other login`)
+    if (found.leftMs <= 0) throw refuse(`is over for ${formatMs(-found.leftMs)}`)
+  }
+  if (found.planId !== planId) throw refuse(`is for plan ${found.planId}, this is plan ${planId}`)
+  return tokenAcknowledgement(found)
+}
+
+export function tokenAcknowledgement({ hash, boundMs, keysSha256 }: AckToken): Acknowledgement {
+  return { kind: 'token', hash, boundMs, keysSha256 }
 }
 
 function notOwned(fact: string, bound: string, { command }: { readonly command: string }): HomeregionError {

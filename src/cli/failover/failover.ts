@@ -32,7 +32,9 @@ export async function failover(context: CliContext, keys: readonly string[], fla
     })
   const answers = answersOf(flags)
   const { estimate, command } = prepared
-  const acknowledgement = await acknowledge(context, world.controlPlane, ack, { estimate, fence: prepared.fence, planId: plan.id, command })
+  const acknowledgement = await acknowledge(context, world.controlPlane, ack, {
+    ...{ estimate, fence: prepared.fence, planId: plan.id, command, runId: null },
+  })
   requireCovered(acknowledgement, prepared)
   requireAnswers(context, plan.pinned.runbook.steps, plan, answers)
   const { settings, fence, attestation } = prepared

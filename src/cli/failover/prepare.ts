@@ -1,7 +1,8 @@
 import { loadRunbook } from '../../adapters/files/runbook-file.ts'
 import type { OutsideFence } from '../../domain/checks.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
-import type { LeaseState } from '../../domain/failover.ts'
+import type { ApprovalPolicy, LeaseState } from '../../domain/failover.ts'
+import { OPEN_STATES, type Run } from '../../domain/journal.ts'
 import type { LossEstimate } from '../../domain/loss.ts'
 import type { Plan } from '../../domain/plan.ts'
 import { computePlan } from '../../domain/planning.ts'
@@ -24,6 +25,10 @@ export type Prepared = {
   readonly settings: ForcedSettings
   readonly fence: OutsideFence
   readonly lease: LeaseState | undefined
+  /** In force in the control plane; `settings` has what the file at hand says. */
+  readonly approvals: ApprovalPolicy
+  /** Forced failovers that are under way and have some of these keys too. */
+  readonly rivals: readonly Rival[]
   readonly attestation: Attestation | null
   readonly estimate: LossEstimate
   /** null: the policy lets none of the keys move. */
@@ -56,7 +61,12 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
         state: 'Nothing was changed.',
         next: 'homeregion runbook show failover',
       })
-    const [read, leases] = await Promise.all([records, world.controlPlane.leaseStates()])
+    const [read, leases, approvals, open] = await Promise.all([
+      records,
+      world.controlPlane.leaseStates(),
+      world.controlPlane.approvalPolicy(null),
+      world.controlPlane.runs({ states: OPEN_STATES, limit: 50 }),
+    ])
     const lease = leases.find(l => l.region === source)
     const asked = flags.fence ?? (flags.attest === undefined ? null : 'attest')
     const fence = chooseFence(settings, lease, asked, source)
@@ -69,10 +79,22 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
         ? null
         : computePlan({ pinned, keys: moving.map(keyOf), target, records: moving, config, atHome: new Map(), outsideFence: fence })
     const command = forcedCommand(pair, keys, flags, fence)
-    return { pair, vantage, settings, fence, lease, attestation, estimate, plan, command }
+    const rivals = rivalsOf(open, moving.map(keyOf))
+    return { pair, vantage, settings, fence, lease, approvals, rivals, attestation, estimate, plan, command }
   } catch (error) {
     throw isHomeregionError(error, 'control-plane-unreachable') ? withoutControlPlane(error, flags.from) : error
   }
+}
+
+export type Rival = { readonly run: Run; readonly keys: number }
+
+/** Each may take the keys, the one whose commit is first does, and it ends the others: nobody should find that out afterwards. */
+export function rivalsOf(open: readonly Run[], keys: readonly string[]): readonly Rival[] {
+  const wanted = new Set(keys)
+  return open.flatMap(run => {
+    const shared = run.intent === 'failover' ? run.moves.filter(m => m.outcome === null && wanted.has(m.key)).length : 0
+    return shared === 0 ? [] : [{ run, keys: shared }]
+  })
 }
 
 /** Said now: from here on the estimate grows no more, by this word. */

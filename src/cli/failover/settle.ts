@@ -2,6 +2,7 @@ import { parseRunbook } from '../../adapters/files/runbook-file.ts'
 import { OUTSIDE_FENCES, type OutsideFence } from '../../domain/checks.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Evidence, Json } from '../../domain/evidence.ts'
+import type { AckToken } from '../../domain/failover.ts'
 import type { Run } from '../../domain/journal.ts'
 import type { Acknowledgement } from '../../domain/loss.ts'
 import { type Attestation, type ForcedMove, forcedSettings } from '../../engine/forced-move.ts'
@@ -11,7 +12,7 @@ import { chooseFence } from '../../engine/outside-fence.ts'
 import { lookAtRegion } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
 import { answersOf, type ResumeFlags } from '../run-command.ts'
-import { acknowledge, parseAck } from './acknowledge.ts'
+import { acknowledge, parseAck, tokenAcknowledgement } from './acknowledge.ts'
 import { driveForced } from './drive.ts'
 import { attested, estimateOf, quietEngine } from './prepare.ts'
 
@@ -59,7 +60,7 @@ async function recall(
     fenceOf(owned?.facts?.['fence']) ??
     withheld ??
     chooseFence(settings, lease, flags.attest === undefined ? null : 'attest', source)
-  const attestation = attested(engine, world, flags.attest) ?? recalled(engine.clock.monotonicMs(), recorded)
+  const attestation = attested(engine, world, flags.attest) ?? recalled(engine.clock.monotonicMs(), run, recorded)
   const committed = forced.length > 0
   const needed = toGoOn && !committed
   if (needed && fence === 'source-attested' && attestation === null)
@@ -68,15 +69,19 @@ async function recall(
       state: 'Nothing was changed.',
       next: `homeregion resume ${run.id} --attest TEXT`,
     })
+  const saidAgain = flags.rpoAck !== undefined
+  const token = await world.controlPlane.ackTokenOf(run.id)
   const acknowledgement =
-    acknowledged(owned, flags.rpoAck !== undefined) ?? (needed ? await again() : ({ kind: 'bound', boundMs: 0 } satisfies Acknowledgement))
+    acknowledged(owned, token, saidAgain) ?? (needed ? await again() : ({ kind: 'bound', boundMs: 0 } satisfies Acknowledgement))
 
   async function again(): Promise<Acknowledgement> {
     const vantage = await lookAtRegion(engine, source, settings.policy.darkAfterMs, settings.policy.callTimeoutMs)
     const pair = { source, target, found: false }
     const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, records: run.moves })
     const command = `homeregion resume ${run.id}`
-    return await acknowledge(context, world.controlPlane, parseAck(flags.rpoAck), { estimate, fence, planId: run.planId, command })
+    return await acknowledge(context, world.controlPlane, parseAck(flags.rpoAck), {
+      ...{ estimate, fence, planId: run.planId, command, runId: run.id, attested: attestation !== null },
+    })
   }
 
   const doneSteps = new Set([
@@ -92,21 +97,24 @@ function fenceOf(value: Json | undefined): OutsideFence | undefined {
   return OUTSIDE_FENCES.find(name => name === value)
 }
 
-/** A token is kept by its hash only: it has to be given again. */
-function acknowledged(owned: Evidence | undefined, saidAgain: boolean): Acknowledgement | null {
-  const kind = owned?.facts?.['kind']
+/** The last word that passed its gate; a token is the run's from its first use on, also where the gate was not reached. */
+function acknowledged(owned: Evidence | undefined, token: AckToken | null, saidAgain: boolean): Acknowledgement | null {
+  const kind = owned?.facts?.['kind'] ?? 'token'
   const boundMs = owned?.facts?.['boundMs']
   if (saidAgain) return null
+  if (kind === 'token') return token === null ? null : tokenAcknowledgement(token)
   if (kind === 'any') return { kind: 'any' }
   if ((kind === 'typed' || kind === 'bound') && typeof boundMs === 'number') return { kind, boundMs }
   return null
 }
 
-/** By the control plane's clock: when it was said, and when the newest thing of the run was recorded, which is at most now. */
-function recalled(nowMs: number, recorded: Recorded): Attestation | null {
+/** By the control plane's clock: when it was said, and when the newest thing of the run was recorded and its lease ended, which is at most now. */
+function recalled(nowMs: number, run: Run, recorded: Recorded): Attestation | null {
   const said = recorded.find(e => e.check === 'source-attested' && e.verdict === 'pass')
   const reason = said?.facts?.['reason']
   const by = said?.facts?.['by']
   if (said === undefined || typeof reason !== 'string' || typeof by !== 'string') return null
-  return { reason, by, saidAtMs: nowMs }
+  const newest = recorded.reduce((latest, e) => Math.max(latest, Date.parse(e.recordedAt)), 0)
+  const agoMs = newest - Date.parse(said.recordedAt) + Math.max(0, -run.leaseLeftMs) + Number(said.facts?.['ageMs'] ?? 0)
+  return { reason, by, saidAtMs: nowMs - Math.max(0, agoMs) }
 }

@@ -1,5 +1,5 @@
 import { formatMs } from '../../domain/duration.ts'
-import type { Approval } from '../../domain/failover.ts'
+import { type Approval, namesOfApprovers, showVoice } from '../../domain/failover.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
@@ -27,6 +27,7 @@ export function preparedText(prepared: Prepared, columns = Number.POSITIVE_INFIN
     ),
     ...vantage.own.map(text => wrapped(`  ${text}`, 4, columns)),
     '',
+    ...rivalLines(prepared, columns),
     `${source} -> ${target}: ${movingText(estimate)}`,
     ...labelled(columns, [
       ['known', knownText(estimate)],
@@ -53,12 +54,41 @@ function roomText({ fence, estimate }: Prepared): string {
   return room === 0 ? '' : ` (what is shown, and ${formatMs(room)} to use it)`
 }
 
-function agreeing({ fence, settings }: Prepared, keys: number): readonly (readonly [string, string])[] {
-  const { approvals } = settings.policy
-  if (!approvalNeeded(fence, keys, approvals)) return []
-  const who =
-    approvals.approvers.length === 0 ? 'nobody is listed in policy.approvals, so only broken glass will do' : approvals.approvers.join(', ')
-  return [['agreed by', `${approvals.needed} of: ${who}; by homeregion approve RUN, and not by whoever begins it`]]
+function agreeing({ fence, settings, approvals, pair }: Prepared, keys: number): readonly (readonly [string, string])[] {
+  const { approvers, needed, aboveKeys } = settings.policy.approvals
+  const sameNames = [...approvers].sort().join() === [...approvals.approvers].sort().join()
+  const same = sameNames && needed === approvals.needed && aboveKeys === approvals.aboveKeys
+  const row = approvalNeeded(fence, keys, approvals)
+    ? ([
+        ['agreed by', `${approvals.needed} of: ${namesOfApprovers(approvals)}; by homeregion approve RUN, and not by whoever begins it`],
+      ] as const)
+    : []
+  if (same || (row.length === 0 && !approvalNeeded(fence, keys, settings.policy.approvals))) return row
+  const [inForce, here] = [approvals, settings.policy.approvals].map(
+    p => `${p.needed} of ${p.approvers.join(', ') || 'nobody'} above ${p.aboveKeys} keys`,
+  )
+  return [
+    ...row,
+    ['in force', `since ${approvals.since}: ${inForce}. Your file says ${here}: homeregion init --without ${pair.source} would change it`],
+  ]
+}
+
+function approvalsJson({ fence, approvals, plan, rivals }: Prepared): unknown {
+  const { approvers, needed, aboveKeys } = approvals
+  const asked = plan !== null && approvalNeeded(fence, plan.moves.length, approvals)
+  return { asked, needed, approvers, aboveKeys, sameKeys: rivals.map(r => r.run.id) }
+}
+
+/** Two at once over the same keys are allowed, since the first may be stuck where nobody can reach it; never unsaid. */
+function rivalLines({ rivals }: Prepared, columns: number): readonly string[] {
+  return rivals.flatMap(({ run, keys }) => [
+    wrapped(
+      `ATTENTION  run ${run.id}, begun by ${run.startedBy} at ${run.startedAt}, is failing over ${keys} of these keys too: whichever commits first takes them, and the other ends`,
+      LABEL,
+      columns,
+    ),
+    `           homeregion resume ${run.id}   or   homeregion abort ${run.id}`,
+  ])
 }
 
 /** Nobody should wonder at three in the morning whether it has begun already. */
@@ -127,7 +157,9 @@ function keyLines({ keys }: LossEstimate): readonly string[] {
 
 function worstFirst(a: KeyEstimate, b: KeyEstimate): number {
   return (
-    (b.recoverable ?? 0) - (a.recoverable ?? 0) || (b.lastApplied?.ageMs ?? Infinity) - (a.lastApplied?.ageMs ?? Infinity) || (a.key < b.key ? -1 : 1)
+    (b.recoverable ?? 0) - (a.recoverable ?? 0) ||
+    (b.lastApplied?.ageMs ?? Infinity) - (a.lastApplied?.ageMs ?? Infinity) ||
+    (a.key < b.key ? -1 : 1)
   )
 }
 
@@ -147,7 +179,8 @@ function contactText(sight: Sight): string {
   return lastContactAgeMs === 0 ? 'now' : `${formatMs(lastContactAgeMs)} ago`
 }
 
-export function preparedJson({ pair, vantage, estimate, fence, plan, command }: Prepared, token: string | null): unknown {
+export function preparedJson(prepared: Prepared, token: string | null): unknown {
+  const { pair, vantage, estimate, fence, plan, command } = prepared
   const { keys, blocked, totals, observation, stoppedAgeMs, sha256 } = estimate
   return {
     ...{
@@ -158,13 +191,12 @@ export function preparedJson({ pair, vantage, estimate, fence, plan, command }: 
       command,
       ackToken: token,
       bound: boundToType(estimate, fence, 'later'),
+      approvals: approvalsJson(prepared),
     },
     ...{ sights: vantage.sights, observation, stoppedAgeMs, totals, blocked, keys, estimateSha256: sha256 },
   }
 }
 
 export function approvalLines(approvals: readonly Approval[]): readonly string[] {
-  return approvals.map(
-    a => `    ${a.breakGlass ? 'BROKE THE GLASS' : a.verdict}: ${a.approver} at ${a.at}${a.reason === '' ? '' : `: ${a.reason}`}`,
-  )
+  return approvals.map(a => `    ${a.breakGlass ? '' : `${a.verdict}: `}${showVoice(a)}${a.reason.trim() === '' ? '' : `: ${a.reason}`}`)
 }

@@ -35,7 +35,7 @@ export function createProgress(printer: Printer, live: LiveLine): Progress {
         return
       }
       case 'gate-waiting': {
-        const text = event.evidence.map(e => `${e.check}: ${cut(e.observed)}`).join('; ')
+        const text = event.text ?? event.evidence.map(e => `${e.check}: ${cut(e.observed)}`).join('; ')
         if (live.show(printable(`${event.step.id}: ${text} (${formatMs(event.leftMs)} left)`))) return
         if (performance.now() - lastWaiting < LIVE_PAUSE_MS) return
         lastWaiting = performance.now()

@@ -2,7 +2,7 @@ import type { FORCED_CHECKS } from '../../domain/checks.ts'
 import { type CheckName, checkSpec } from '../../domain/checks.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
-import type { LeaseState } from '../../domain/failover.ts'
+import { type ApprovalPolicy, type LeaseState, showVoice, tallyOf } from '../../domain/failover.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { acknowledgementProblem, describeBlocked, showBound } from '../../domain/loss.ts'
@@ -67,36 +67,39 @@ async function lossAcknowledged(move: ForcedMove): Promise<Observation> {
 }
 
 export type Consent = {
+  /** In force in the control plane, which counts by it in the commit; the file at hand may say otherwise. */
+  readonly policy: ApprovalPolicy
   readonly needed: boolean
   readonly given: number
-  readonly of: number
+  readonly enough: boolean
   readonly rejectedBy: string | null
   readonly text: string
 }
 
 /** Who has agreed so far. The control plane counts again in the commit. */
-export async function consent({ engine, journal, settings, fence, moves }: ForcedMove): Promise<Consent> {
-  const { approvals } = settings.policy
-  const said = await engine.controlPlane.approvals(journal.runId)
-  const yes = said.filter(a => a.verdict === 'approved')
-  const of = yes.some(a => a.breakGlass) ? 1 : approvals.needed
+export async function consent({ engine, journal, fence, moves }: ForcedMove): Promise<Consent> {
+  const [policy, said] = await Promise.all([
+    engine.controlPlane.approvalPolicy(journal.runId),
+    engine.controlPlane.approvals(journal.runId),
+  ])
+  const tally = tallyOf(policy, said)
+  const needed = approvalNeeded(fence, moves.length, policy)
   return {
-    needed: approvalNeeded(fence, moves.length, approvals),
-    given: yes.length,
-    of,
+    ...{ policy, needed, given: tally.given, enough: !needed || tally.enough },
     rejectedBy: said.find(a => a.verdict === 'rejected')?.approver ?? null,
-    text: yes
-      .map(a => `${a.approver}${a.breakGlass ? ' BREAKING THE GLASS' : ''} at ${a.at}${a.reason.trim() === '' ? '' : `: ${a.reason}`}`)
+    text: said
+      .flatMap(a => (a.verdict === 'approved' ? [`${showVoice(a)}${a.reason.trim() === '' ? '' : `: ${a.reason}`}`] : []))
       .join('; '),
   }
 }
 
 async function approved(move: ForcedMove): Promise<Observation> {
-  const { needed, given, of, rejectedBy, text } = await consent(move)
+  const { policy, needed, given, enough, rejectedBy, text } = await consent(move)
   const observer = 'control plane, by login'
-  const required = needed ? `${of} approval${of === 1 ? '' : 's'} of policy.approvals, and no rejection` : 'no rejection'
+  const many = `${policy.needed} approval${policy.needed === 1 ? '' : 's'} of ${policy.approvers.join(', ') || 'nobody'}`
+  const required = needed ? `${many}, or the glass broken; and no rejection` : 'no rejection'
   if (rejectedBy !== null) return fail(observer, required, `rejected by ${rejectedBy}`)
-  if (needed && given < of) return fail(observer, required, `${given} of ${of}; type: homeregion approve ${move.journal.runId}`, { of })
+  if (!enough) return fail(observer, required, `${given} of ${policy.needed}`, { of: policy.needed })
   return pass(observer, required, text === '' ? `not needed: ${move.moves.length} keys, fence ${move.fence}` : text)
 }
 
