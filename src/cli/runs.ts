@@ -2,9 +2,12 @@ import { formatMs } from '../domain/duration.ts'
 import { type Attempt, isOpen, OPEN_STATES, type Run } from '../domain/journal.ts'
 import { showKey } from '../domain/key.ts'
 import type { CliContext } from './context.ts'
+import { printable } from './render/error.ts'
+import { approvalLines } from './render/failover.ts'
 import { evidenceLine } from './render/progress.ts'
 import { withoutText } from './render/status.ts'
 import { renderTable } from './render/table.ts'
+import { fitted } from './render/wrapped.ts'
 import { unknownRun } from './run-command.ts'
 
 export async function listRuns(
@@ -26,10 +29,15 @@ export async function listRuns(
 export async function showRun(context: CliContext, runId: string): Promise<void> {
   const format = context.format('json')
   const { controlPlane } = await context.connect()
-  const [run, attempts, evidence] = await Promise.all([controlPlane.run(runId), controlPlane.attempts(runId), controlPlane.evidence(runId)])
+  const [run, attempts, evidence, approvals] = await Promise.all([
+    controlPlane.run(runId),
+    controlPlane.attempts(runId),
+    controlPlane.evidence(runId),
+    controlPlane.approvals(runId),
+  ])
   if (run === null) throw unknownRun(runId)
   if (format === 'json') {
-    context.out.line(JSON.stringify({ run, attempts, evidence }))
+    context.out.line(JSON.stringify({ run, attempts, evidence, approvals }))
     return
   }
   const lines = [
@@ -40,6 +48,7 @@ export async function showRun(context: CliContext, runId: string): Promise<void>
       ['key', 'from', 'to', 'epoch', 'outcome'],
       run.moves.map(m => [showKey(m.key), m.source, m.target, String(m.epoch), m.outcome ?? 'open']),
     ),
+    ...(approvals.length === 0 ? [] : ['', ...approvalLines(approvals).map(line => fitted(context.out, printable(line.trim()), 2))]),
     '',
     renderTable(['attempt', 'key', 'step', 'action', 'started', 'outcome'], attempts.map(attemptRow)),
     '',

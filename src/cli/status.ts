@@ -130,8 +130,9 @@ function nextOf(
 /** What the last look for approvals of an open forced run said; null where it did not have to wait for any. */
 async function awaitedConsent(controlPlane: ControlPlane, runId: string): Promise<AwaitedConsent | null> {
   const last = (await controlPlane.evidence(runId)).findLast(e => e.check === 'approved')
-  const of = last?.verdict === 'fail' ? last.facts?.['of'] : undefined
-  return typeof of === 'number' ? { runId, of } : null
+  if (last?.verdict !== 'fail' || typeof last.facts?.['of'] !== 'number') return null
+  // By what is in force now: the run counts by that when it goes on.
+  return { runId, policy: await controlPlane.approvalPolicy(runId) }
 }
 
 /** Regions that are not back. Those that are have their place in `run show`. */

@@ -4,7 +4,7 @@ import type { Printer } from '../../src/cli/context.ts'
 import { regionsSeen } from '../../src/cli/regions-seen.ts'
 import type { ForcedStatus } from '../../src/cli/render/exile.ts'
 import { type RegionLease, type Status, statusPaste, statusText } from '../../src/cli/render/status.ts'
-import type { Exile, ForcedFailover, LeaseState } from '../../src/domain/failover.ts'
+import type { Approval, Exile, ForcedFailover, LeaseState } from '../../src/domain/failover.ts'
 import type { Run } from '../../src/domain/journal.ts'
 import type { Sight } from '../../src/domain/loss.ts'
 import { sampleEntry } from './fence-sample.ts'
@@ -162,4 +162,32 @@ it('a drill that was begun and has not ended is shown, and how its keys come hom
   const found = text({ unfinished: [drill] })
   expect(found).toMatch(/attention[^]*DRILL region-a -> region-b .* has not ended: 1 of 2 keys away\n {4}from region-a$/m)
   expect(found).toContain('next: homeregion drill --keys canary-1,canary-2')
+})
+
+describe('a forced failover that waits for others', () => {
+  const policy = { approvers: ['alice', 'bob', 'carol'], needed: 2, aboveKeys: 0, since: 'then', starter: 'alice' }
+  const run = {
+    ...{ id: 'run-1', state: 'OPEN', runbookName: 'failover', intent: 'failover', holder: { user: 'alice', host: 'vm', pid: 1 } },
+    ...{ leaseAlive: false, leaseLeftMs: -1, startedAt: 'then', startedBy: 'alice', moves: [] },
+  } as unknown as Run
+  const word = { runId: 'run-1', verdict: 'approved', reason: '', breakGlass: false, byStarter: false, at: 'now' } as const
+  const waiting = (leaseAlive: boolean, ...approvals: readonly Approval[]) =>
+    text({ openRuns: [{ ...run, leaseAlive }], consents: [{ runId: 'run-1', policy }], approvals })
+
+  it('names who can agree, counts those whose word counts, and says whether anybody has to type on', () => {
+    const one = waiting(false, { ...word, approver: 'bob' }, { ...word, approver: 'mallory' })
+    expect(one).toContain('waits for approval: 1 of 2 (bob, carol)')
+    expect(one).toContain('next: homeregion approve run-1   then   homeregion resume run-1')
+    expect(waiting(true)).toContain('next: homeregion approve run-1   (it then goes on by itself)')
+    expect(waiting(false, { ...word, approver: 'bob' }, { ...word, approver: 'carol' })).toContain('approved: 2 of 2')
+  })
+
+  it('says who broke the glass, and that a rejected run is only there to be ended', () => {
+    const broken = waiting(false, { ...word, approver: 'alice', byStarter: true, breakGlass: true, reason: 'nobody else is awake' })
+    expect(broken).toContain('approved: the glass was broken')
+    expect(broken).toContain('BROKE THE GLASS: alice, who began the run, at now: nobody else is awake')
+    const rejected = waiting(true, { ...word, verdict: 'rejected', approver: 'bob' })
+    expect(rejected).toContain('next: homeregion abort run-1')
+    expect(rejected).not.toContain('homeregion resume')
+  })
 })

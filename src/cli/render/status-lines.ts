@@ -1,6 +1,6 @@
 import type { UnfinishedDrill } from '../../domain/drill.ts'
 import { formatMs } from '../../domain/duration.ts'
-import type { Approval, LeaseState } from '../../domain/failover.ts'
+import { type Approval, type LeaseState, namesOfApprovers, tallyOf } from '../../domain/failover.ts'
 import type { FenceEvent } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
@@ -55,23 +55,34 @@ export function drillLines({ at, by, home, target, keys, away, openRun }: Unfini
   ]
 }
 
-type Consent = { readonly text: string; readonly pending: boolean }
+type Consent = { readonly text: string; readonly state: 'pending' | 'given' | 'rejected' }
 
 /** What the run stopped for, and whether it still has to. */
 function consentOf(awaited: AwaitedConsent | undefined, said: readonly Approval[]): Consent | null {
   if (awaited === undefined) return null
-  if (said.some(a => a.verdict === 'rejected')) return { text: 'rejected: it will hand nothing over', pending: false }
-  const given = said.filter(a => a.verdict === 'approved')
-  const of = given.some(a => a.breakGlass) ? 1 : awaited.of
-  return given.length < of
-    ? { text: `waits for approval: ${given.length} of ${of}`, pending: true }
-    : { text: `approved: ${given.length} of ${of}`, pending: false }
+  if (said.some(a => a.verdict === 'rejected')) return { text: 'rejected: it will hand nothing over', state: 'rejected' }
+  const { policy } = awaited
+  const { given, enough, glassBroken } = tallyOf(policy, said)
+  if (glassBroken) return { text: 'approved: the glass was broken', state: 'given' }
+  return enough
+    ? { text: `approved: ${given} of ${policy.needed}`, state: 'given' }
+    : { text: `waits for approval: ${given} of ${policy.needed} (${namesOfApprovers(policy)})`, state: 'pending' }
+}
+
+/** A process that waits looks by itself; where none does, somebody has to type on. */
+function goesOn({ id, leaseAlive }: Run, consent: Consent | null): readonly string[] {
+  const abort = `homeregion abort ${id}`
+  if (consent?.state === 'rejected') return [`  next: ${abort}`]
+  if (consent?.state === 'pending')
+    return [
+      `  next: homeregion approve ${id}   ${leaseAlive ? '(it then goes on by itself)' : `then   homeregion resume ${id}`}`,
+      `   or: ${abort}`,
+    ]
+  return leaseAlive ? [] : [`  next: homeregion resume ${id}`, `   or: ${abort}`]
 }
 
 export function runLines(run: Run, awaited: AwaitedConsent | undefined, said: readonly Approval[]): readonly string[] {
   const consent = consentOf(awaited, said)
-  const goesOn =
-    consent?.pending === true ? `homeregion approve ${run.id}   (another login), then homeregion resume` : `homeregion resume ${run.id}`
   const who = run.holder === null ? 'nobody' : `${run.holder.user}@${run.holder.host} pid ${run.holder.pid}`
   const lease = run.leaseAlive
     ? `held by ${who} for ${formatMs(run.leaseLeftMs)} more`
@@ -81,7 +92,7 @@ export function runLines(run: Run, awaited: AwaitedConsent | undefined, said: re
     `  since ${run.startedAt} by ${run.startedBy}; ${lease}`,
     ...(consent === null ? [] : [`  ${consent.text}`]),
     ...approvalLines(said),
-    ...(run.leaseAlive && consent?.pending !== true ? [] : [`  next: ${goesOn}`, `   or: homeregion abort ${run.id}`]),
+    ...goesOn(run, consent),
   ]
 }
 

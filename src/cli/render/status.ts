@@ -1,5 +1,5 @@
 import type { UnfinishedDrill } from '../../domain/drill.ts'
-import type { Approval, Drill, LeaseState } from '../../domain/failover.ts'
+import type { Approval, ApprovalPolicy, Drill, LeaseState } from '../../domain/failover.ts'
 import type { LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
@@ -15,7 +15,7 @@ import { NOBODY_LOOKS, regionLines, regionReasons, type StatusRegion } from './r
 import { drillLines, fenceLines, lateLines, leaseIsMissing, leaseLine, runLines, worstFence } from './status-lines.ts'
 import { renderTable } from './table.ts'
 import { counted } from './words.ts'
-import { fitted } from './wrapped.ts'
+import { fittedLines } from './wrapped.ts'
 
 /** One reading of the control plane: what it says, and when it was asked. */
 export type Status = {
@@ -50,7 +50,7 @@ export type Status = {
 }
 
 /** How many have to agree before the run goes on; how many have, the approvals say. */
-export type AwaitedConsent = { readonly runId: string; readonly of: number }
+export type AwaitedConsent = { readonly runId: string; readonly policy: ApprovalPolicy }
 
 /** `state` null: never granted. */
 export type RegionLease = { readonly region: string; readonly onAgentOutage: 'stop' | 'keep'; readonly state: LeaseState | null }
@@ -82,7 +82,7 @@ export function statusText(status: Status, printer: Printer): string {
   const reasons = reasonsOf(status)
   const headline = reasons.length > 0 ? style.yellow('attention') : style.green('ok')
   const block = (lines: readonly string[], before = ['']) =>
-    lines.length === 0 ? [] : [...before, ...lines.map(line => fitted(printer, printable(line), indentOf(line) + 4))]
+    lines.length === 0 ? [] : [...before, ...lines.map(line => fittedLines(printer, printable(line)))]
   return [
     `${status.service}  ${headline}  (control plane's view, asked ${status.asOf})`,
     ...block([...(reasons.length === 0 ? [] : [`  ${reasons.join('; ')}`]), ...(nobodyLooks(status) ? [`  ${NOBODY_LOOKS}`] : [])], []),
@@ -171,10 +171,6 @@ function linesOf(run: Run, { consents, approvals }: Status): readonly string[] {
 
 function nobodyLooks({ regions }: Status): boolean {
   return regions.length > 0 && regions.every(r => r.state === 'never-looked')
-}
-
-function indentOf(line: string): number {
-  return line.length - line.trimStart().length
 }
 
 function isExiled({ exiles }: Status, region: string): boolean {
