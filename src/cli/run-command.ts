@@ -9,6 +9,7 @@ import { type Answers, createOperator, watchSignals } from './operator.ts'
 import type { PlanFlags } from './plan-request.ts'
 import { printable } from './render/error.ts'
 import { createProgress, noLiveLine } from './render/progress.ts'
+import { fittedLines } from './render/wrapped.ts'
 
 /** Flags of every verb that drives a run. */
 export type DriveFlags = {
@@ -60,7 +61,7 @@ export async function driven<T extends { readonly exit: ExitName }>(
     const end = await work(createOperator(context, answers, progress.report, signals, progress.close))
     progress.close()
     if (format === 'json') context.out.line(show.json(end))
-    else context.out.line(printable(show.text(end)))
+    else context.out.line(fittedLines(context.out, printable(show.text(end))))
     context.exit(end.exit === 'interrupted' && signals.name() === 'SIGTERM' ? 'terminated' : end.exit)
   } finally {
     progress.close()

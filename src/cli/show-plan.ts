@@ -6,6 +6,7 @@ import { createOperator } from './operator.ts'
 import { type PlanFlags, requestPlan } from './plan-request.ts'
 import { planJson, planText } from './render/plan.ts'
 import { evidenceLine } from './render/progress.ts'
+import { fittedLines } from './render/wrapped.ts'
 
 /** Computes the plan, looks at its first checks, prints both. `transfer --dry-run` is the same. */
 export async function showPlan(context: CliContext, keys: readonly string[], flags: PlanFlags): Promise<Plan> {
@@ -21,14 +22,17 @@ export async function showPlan(context: CliContext, keys: readonly string[], fla
   else
     context.out.line(
       [
-        planText(plan),
+        fittedLines(context.out, planText(plan)),
         '',
         'first look',
         ...evidence.map(e => evidenceLine(context.out, e)),
         '',
-        closing(
-          plan,
-          evidence.filter(e => e.verdict !== 'pass').map(e => e.check),
+        fittedLines(
+          context.out,
+          closing(
+            plan,
+            evidence.filter(e => e.verdict !== 'pass').map(e => e.check),
+          ),
         ),
       ].join('\n'),
     )

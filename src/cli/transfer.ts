@@ -7,6 +7,7 @@ import { afterDrills } from './drill/make-way.ts'
 import { requireAnswers } from './operator.ts'
 import { requestPlan } from './plan-request.ts'
 import { planText } from './render/plan.ts'
+import { fittedLines } from './render/wrapped.ts'
 import { answersOf, drive, type TransferFlags } from './run-command.ts'
 import { showPlan } from './show-plan.ts'
 
@@ -38,7 +39,7 @@ async function planAndMove(context: CliContext, keys: readonly string[], flags: 
   }
   const answers = answersOf(flags)
   requireAnswers(context, partsOf(plan.pinned.runbook.steps).before, plan, answers)
-  if (context.err.isTerminal) context.err.line(`${planText(plan)}\n`)
+  if (context.err.isTerminal) context.err.line(`${fittedLines(context.err, planText(plan))}\n`)
   const world = await context.connect()
   await drive(
     context,

@@ -5,6 +5,14 @@ export function fitted({ isTerminal, columns }: Pick<Printer, 'isTerminal' | 'co
   return isTerminal && !text.includes('\n') ? wrapped(text, indent, columns) : text
 }
 
+/** Of a text of several lines, each; what is broken off is indented a little more than its line. */
+export function fittedLines(printer: Pick<Printer, 'isTerminal' | 'columns'>, text: string): string {
+  return text
+    .split('\n')
+    .map(line => fitted(printer, line, line.length - line.trimStart().length + 4))
+    .join('\n')
+}
+
 /** What stands after a label of `width` columns, whose colour takes no room. */
 export function fittedAfter(printer: Pick<Printer, 'isTerminal' | 'columns'>, text: string, width: number): string {
   return fitted(printer, `${' '.repeat(width)}${text}`, width).slice(width)
