@@ -34,6 +34,12 @@ export type Evidence = Observation & {
   readonly asOfMonotonicMs: number
 }
 
+/** What is typed to mend what was seen, where the check knows it better than whoever asked. */
+export function remedyOf(observations: readonly Observation[]): string | null {
+  const remedies = observations.map(o => o.facts?.['remedy']).filter(r => typeof r === 'string')
+  return remedies[0] ?? null
+}
+
 export function pass(observer: string, required: string, observed: string, facts?: Observation['facts']): Observation {
   return { verdict: 'pass', observer, required, observed, ...(facts === undefined ? {} : { facts }) }
 }

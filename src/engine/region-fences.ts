@@ -1,5 +1,5 @@
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
-import { fail, type Observation, unknown } from '../domain/evidence.ts'
+import { fail, type Observation, remedyOf, unknown } from '../domain/evidence.ts'
 import type { Fence, FenceCause, FenceKind } from '../domain/fence.ts'
 
 /**
@@ -132,7 +132,8 @@ export function endOf(results: readonly FenceResult[], asked: number): Homeregio
   ]
     .filter(text => text !== '')
     .join('; ')
-  const next = failed.length > 0 ? `homeregion fence status ${region}` : `homeregion fence probe ${region}`
+  const remedy = remedyOf(open.flatMap(r => r.proofs.filter(p => p.verdict === 'fail')))
+  const next = failed.length > 0 ? `homeregion fence status ${region}` : (remedy ?? `homeregion fence probe ${region}`)
   const first = failed[0]
   if (first?.error !== undefined && first.error !== null) {
     const [only] = failed.length === 1 && results.length === 1 ? failed : []

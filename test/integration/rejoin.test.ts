@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../sandbox/postgres.ts'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
 import { followedRunbook, type RunbookFlags } from '../../src/cli/rejoin/pinned-runbook.ts'
+import { HomeregionError } from '../../src/domain/errors.ts'
 import type { ReconcileItem } from '../../src/domain/failover.ts'
 import { failoverOf, lookAgain } from '../../src/engine/reconcile.ts'
 import { rejoin } from '../../src/engine/rejoin.ts'
@@ -76,9 +77,22 @@ describe('a region that was failed over and answers again', () => {
     expect(JSON.stringify(found.map(i => i.content))).toContain(diverged)
     expect(await f.store.exiles('region-a')).toMatchObject([{ done: ['fenced', 'listed'], undecided: 2, endedAt: null }])
 
+    // A home that hangs is found by one short call, and what stands is said.
+    const silent = f.parts()
+    const deaf = new HomeregionError('region-unreachable', { fact: 'region-b database did not answer', next: 'homeregion doctor' })
+    const region = (name: string) =>
+      name === 'region-b' ? { ...silent.region(name), conditions: () => Promise.reject(deaf) } : silent.region(name)
+    await expect(rejoin({ ...silent, region }, 'region-a', 'it answers')).rejects.toMatchObject({
+      code: 'region-unreachable',
+      text: { fact: 'step list: region-b database did not answer', state: expect.stringContaining('region-a stays in exile') as string },
+    })
+
     await decideAll(run)
     const second = f.parts()
     await rejoin(second, 'region-a', 'it answers')
+    expect(first.told).toContain('2 writes that only one side has on the list, 2 undecided')
+    expect(second.told).toContain('2 writes that only one side has on the list, all decided')
+    expect(second.told.at(-1)).toBe('region-a is back: it may own keys again')
     expect(await accounts('region-a', 'one')).toEqual(await accounts('region-b', 'one'))
     expect(await accounts('region-a', 'two')).toEqual(await accounts('region-b', 'two'))
     expect(await f.store.exiles('region-a')).toMatchObject([{ done: ['fenced', 'listed', 'level'], undecided: 0, endReason: 'it answers' }])
@@ -197,6 +211,13 @@ describe('a region that was failed over and answers again', () => {
     await a.query(`update invoice set note = '{"a":1, "a":2}' where invoice_id = 'spaced'`)
     await a.query(`delete from invoice where invoice_id = 'deleted'`)
     await a.query(invoice, [['added']])
+    // A guard that is not what it should be is no fence, and what mends it is named.
+    await a.query('alter table invoice disable trigger zzz_homeregion_truncate')
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({
+      code: 'fence-open',
+      text: { next: 'homeregion init' },
+    })
+    await a.query('alter table invoice enable always trigger zzz_homeregion_truncate')
     await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({ code: 'check-refused' })
     const found = await items(run)
     expect(found.map(i => i.subject).toSorted()).toEqual([

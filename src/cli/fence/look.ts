@@ -1,5 +1,6 @@
 import { newEntry } from '../../adapters/files/fence-entry.ts'
 import { HomeregionError } from '../../domain/errors.ts'
+import { remedyOf } from '../../domain/evidence.ts'
 import type { FenceEntry } from '../../domain/fence.ts'
 import { type FenceLook, lookAtFences, probeFences } from '../../engine/fence-probe.ts'
 import type { CliContext, World } from '../context.ts'
@@ -35,8 +36,11 @@ export async function probe(context: CliContext, name: string, flags: FenceFlags
   const observed = [...found.fences.flatMap(f => f.proofs), ...found.writes].filter(o => o.verdict === found.verdict)
   throw new HomeregionError(found.verdict === 'fail' ? 'fence-open' : 'outcome-unknown', {
     fact: `${region.name}: ${observed.map(o => `${o.observer}: ${o.observed}`).join('; ')}`,
-    state: found.verdict === 'fail' ? 'Writes can reach the region.' : 'Whether every write is refused is not known.',
-    next: `homeregion fence apply ${region.name} --reason …`,
+    state:
+      found.verdict === 'fail' && observed.some(o => remedyOf([o]) === null)
+        ? 'Writes can reach the region.'
+        : 'No write was seen to get through; that every one is refused is not proved.',
+    next: remedyOf(observed) ?? `homeregion fence apply ${region.name} --reason …`,
   })
 }
 

@@ -54,11 +54,11 @@ export async function proveBoundary(subject: Subject): Promise<readonly Observat
     seen(observer, 'the guard stands on every guarded table', async required => {
       const problems = await guardProblems(subject.reads, renderBoundary(subject.config, subject.region).expected)
       if (problems.length === 0) return pass(observer, required, 'complete, enabled, unchanged')
-      return fail(observer, required, problems.join('; '), { problems })
+      return fail(observer, required, problems.join('; '), { problems, remedy: 'homeregion init' })
     }),
     seen(
       `${observer}, as its writers`,
-      `every write refused with ${SQLSTATE.regionFenced}`,
+      'every write refused',
       async required => await refusedWrites(subject, `${observer}, as its writers`, required, (await reading).others),
     ),
   ])
@@ -88,7 +88,7 @@ async function refusedWrites(
     [region.name, SAMPLE_KEYS],
   )
   const keys = rows.map(row => String(row.key))
-  if (keys.length === 0) return pass(observer, required, 'no key at home here could be written: nothing to probe', { probes: 0 })
+  if (keys.length === 0) return pass(observer, required, 'no key is at home here: nothing to probe', { probes: 0 })
   if (config.regions.find(r => r.name === region.name)?.database.writers.length === 0)
     return unknown(observer, required, 'no writer is declared: nothing was probed')
   const probes: ProbeResult[] = []
