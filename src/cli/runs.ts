@@ -3,11 +3,13 @@ import { type Attempt, isOpen, OPEN_STATES, type Run } from '../domain/journal.t
 import { showKey } from '../domain/key.ts'
 import type { CliContext } from './context.ts'
 import { printable } from './render/error.ts'
+import { forcedLines } from './render/exile.ts'
 import { approvalLines } from './render/failover.ts'
 import { evidenceLine } from './render/progress.ts'
 import { withoutText } from './render/status.ts'
+import { movesText } from './render/status-lines.ts'
 import { renderTable } from './render/table.ts'
-import { fitted } from './render/wrapped.ts'
+import { fittedLines } from './render/wrapped.ts'
 import { unknownRun } from './run-command.ts'
 
 export async function listRuns(
@@ -29,26 +31,28 @@ export async function listRuns(
 export async function showRun(context: CliContext, runId: string): Promise<void> {
   const format = context.format('json')
   const { controlPlane } = await context.connect()
-  const [run, attempts, evidence, approvals] = await Promise.all([
+  const [run, attempts, evidence, approvals, [forced]] = await Promise.all([
     controlPlane.run(runId),
     controlPlane.attempts(runId),
     controlPlane.evidence(runId),
     controlPlane.approvals(runId),
+    controlPlane.forcedFailovers({ runId, limit: 1 }),
   ])
   if (run === null) throw unknownRun(runId)
   if (format === 'json') {
-    context.out.line(JSON.stringify({ run, attempts, evidence, approvals }))
+    context.out.line(JSON.stringify({ run, attempts, evidence, approvals, forced: forced ?? null }))
     return
   }
   const lines = [
-    renderTable(['run', 'state', 'runbook', 'keys', 'to', 'started', 'by', 'lease'], [runRow(run)]),
-    `runbook sha256 ${run.runbookSha256}, plan ${run.planId}${run.reason === null ? '' : `, reason: ${JSON.stringify(run.reason)}`}`,
+    // What was committed says who spoke for it as well.
+    ...[...headLines(run), ...(forced === undefined ? approvalLines(approvals) : forcedLines(forced, approvals))].map(line =>
+      fittedLines(context.out, printable(line)),
+    ),
     '',
     renderTable(
       ['key', 'from', 'to', 'epoch', 'outcome'],
-      run.moves.map(m => [showKey(m.key), m.source, m.target, String(m.epoch), m.outcome ?? 'open']),
+      run.moves.map(m => [showKey(m.key), m.source, m.target, epochText(m), m.outcome ?? 'open']),
     ),
-    ...(approvals.length === 0 ? [] : ['', ...approvalLines(approvals).map(line => fitted(context.out, printable(line.trim()), 2))]),
     '',
     renderTable(['attempt', 'key', 'step', 'action', 'started', 'outcome'], attempts.map(attemptRow)),
     '',
@@ -57,12 +61,31 @@ export async function showRun(context: CliContext, runId: string): Promise<void>
   context.out.line(lines.join('\n'))
 }
 
+function headLines(run: Run): readonly string[] {
+  const { id, state, runbookName, runbookSha256, startedAt, startedBy, endedAt, planId, reason } = run
+  const now = endedAt === null ? `lease ${leaseText(run)}` : `ended ${endedAt}`
+  return [
+    `run ${id} ${state} ${runbookName}: ${movesText(run)}`,
+    `  begun ${startedAt} by ${startedBy}; ${now}`,
+    ...(reason === null ? [] : [`  reason: ${JSON.stringify(reason)}`]),
+    `  plan ${planId}, runbook sha256 ${runbookSha256}`,
+  ]
+}
+
+/** The plan knows the epoch that is ended; a key that moved has the next. */
+function epochText({ epoch, outcome }: Run['moves'][number]): string {
+  return outcome === 'moved' ? `${epoch} -> ${epoch + 1}` : String(epoch)
+}
+
+function leaseText(run: Run): string {
+  if (!isOpen(run)) return '-'
+  return run.leaseAlive ? `${formatMs(run.leaseLeftMs)} left` : 'over'
+}
+
 function runRow(run: Run): readonly string[] {
   const first = run.moves[0]
   const keys = run.moves.length === 1 && first !== undefined ? showKey(first.key) : String(run.moves.length)
-  const open = isOpen(run)
-  const lease = open ? (run.leaseAlive ? `${formatMs(run.leaseLeftMs)} left` : 'over') : '-'
-  return [run.id, run.state, run.runbookName, keys, first?.target ?? '-', run.startedAt, run.startedBy, lease]
+  return [run.id, run.state, run.runbookName, keys, first?.target ?? '-', run.startedAt, run.startedBy, leaseText(run)]
 }
 
 function attemptRow(attempt: Attempt): readonly string[] {

@@ -20,17 +20,26 @@ export function exileLines(forced: ForcedStatus): readonly string[] {
   return [
     ...exileSummary(forced),
     `  next: ${exileNext(forced)}`,
-    ...failovers.flatMap(f => {
-      const { kind, boundMs, by } = f.acknowledgement
-      return [
-        `  run ${f.runId} forced ${counted(f.keys.length, 'key')} ${f.source} -> ${f.target} at ${f.at} by ${f.by}`,
-        `    lost, as estimated then: ${estimateText(f)}`,
-        `    acknowledged ${boundMs === 'any' ? 'any loss' : `up to ${showBound(boundMs)}`} (${kind}) by ${by}`,
-        `    fence ${f.fence}, as seen then: ${f.fenceObserved}`,
-        ...approvalLines(approvals.filter(a => a.runId === f.runId)),
-      ]
-    }),
+    ...failovers.flatMap(f =>
+      forcedLines(
+        f,
+        approvals.filter(a => a.runId === f.runId),
+      ),
+    ),
     `  in exile since ${exile.since}`,
+  ]
+}
+
+/** What was handed over, what that was estimated to lose, who owned it, and on what it stood. */
+export function forcedLines(forced: ForcedFailover, approvals: readonly Approval[]): readonly string[] {
+  const { runId, source, target, keys, at, by, fence, fenceObserved } = forced
+  const { kind, boundMs, by: owner } = forced.acknowledgement
+  return [
+    `  run ${runId} forced ${counted(keys.length, 'key')} ${source} -> ${target} at ${at} by ${by}`,
+    `    lost, as estimated then: ${estimateText(forced)}`,
+    `    acknowledged ${boundMs === 'any' ? 'any loss' : `up to ${showBound(boundMs)}`} (${kind}) by ${owner}`,
+    `    fence ${fence}, as seen then: ${fenceObserved}`,
+    ...approvalLines(approvals),
   ]
 }
 
