@@ -82,6 +82,6 @@ function refused(region: string, { id }: Step, fact: string): HomeregionError {
   return new HomeregionError('check-refused', {
     fact: `step ${id}: ${fact === '' ? 'interrupted' : fact}`,
     state: `${region} stays in exile; what was done before is on record.`,
-    next: `homeregion rejoin ${region} again`,
+    next: `homeregion rejoin ${region} --reason TEXT`,
   })
 }

@@ -22,10 +22,10 @@ export const FIXED_STEPS: Readonly<Record<RejoinKind, (rejoining: Rejoining) => 
   decide: requireDecided,
   level: levelAll,
   lift: liftOwn,
-  end: async ({ parts: { controlPlane, tell }, region, reason }) => {
+  end: async ({ parts: { controlPlane, leased, tell }, region, reason }) => {
     // Dying before it: the region is open for the keys that were always its own, and still no target; the same command ends it.
     await controlPlane.endExile(region, reason)
-    tell(`${region} is back: it may own keys again, and its lease may be granted`)
+    tell(`${region} is back: it may own keys again${leased ? ', and its lease may be granted' : ''}`)
   },
 }
 
@@ -66,11 +66,19 @@ async function listAll({ parts, region, taken }: Rejoining): Promise<void> {
   const { controlPlane, shared, fault, tell } = parts
   if ((await exileOf(parts, region)).done.includes('level')) return
   // Again each time: what was found before stays, and a crash in the middle has left some of it unlisted.
+  if (!shared) await requireHomes(parts, await taken())
   const found = shared ? 0 : await listLost(parts, region, await taken())
   await fault('rejoin:found')
   await controlPlane.noteExile(region, 'listed')
-  tell(`${found} writes that only one side has are on the list`)
+  const { undecided } = await exileOf(parts, region)
+  const decided = found === 0 ? '' : undecided === 0 ? ', all decided' : `, ${undecided} undecided`
+  tell(`${found} ${found === 1 ? 'write' : 'writes'} that only one side has on the list${decided}`)
   await fault('rejoin:listed')
+}
+
+/** Comparing may take long, and so has much time; whether a home answers at all is known after one call. */
+async function requireHomes({ region }: Pick<Rejoining['parts'], 'region'>, taken: readonly Taken[]): Promise<void> {
+  await Promise.all([...new Set(taken.map(k => k.home))].map(async home => await region(home).conditions()))
 }
 
 async function requireDecided({ parts, region }: Pick<Rejoining, 'parts' | 'region'>): Promise<void> {
@@ -80,7 +88,7 @@ async function requireDecided({ parts, region }: Pick<Rejoining, 'parts' | 'regi
   throw new HomeregionError('check-refused', {
     fact: `${exile.undecided} writes that only one side has are not decided (${runs.length === 1 ? 'run' : 'runs'} ${runs.join(', ')})`,
     state: `${region} is fenced, as read back; of these writes nothing was replaced there.`,
-    next: `homeregion reconcile ${runs[0] ?? exile.runIds.at(-1) ?? 'RUN'} --undecided, then homeregion rejoin ${region} again`,
+    next: `homeregion reconcile ${runs[0] ?? exile.runIds.at(-1) ?? 'RUN'} --undecided`,
   })
 }
 
@@ -89,6 +97,7 @@ async function levelAll({ parts, region, taken }: Rejoining): Promise<void> {
   if ((await exileOf(parts, region)).done.includes('level')) return
   let [rows, done] = [0, 0]
   const keys = shared ? [] : await taken()
+  await requireHomes(parts, keys)
   const decided = await decidedOf(parts, keys)
   for (const { home, keys: batch } of byHome(keys)) {
     const { levelled, found } = await recovery.level(region, home, batch, decided)
@@ -120,7 +129,10 @@ async function liftOwn(rejoining: Rejoining): Promise<void> {
   const { parts, region, reason, taken } = rejoining
   const { controlPlane, fences, region: database, defaultHome, shared, fault, by, tell } = parts
   // Once more, now that nobody can have written: what has appeared since is on the list, takes `level` back, and keeps the fence.
-  if (!shared) await listLost(parts, region, await taken())
+  if (!shared) {
+    await requireHomes(parts, await taken())
+    await listLost(parts, region, await taken())
+  }
   await requireDecided(rejoining)
   const exile = await exileOf(parts, region)
   if (!exile.done.includes('level')) throw changedMeanwhile(region)

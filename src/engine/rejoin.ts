@@ -1,9 +1,10 @@
+import { isHomeregionError } from '../domain/errors.ts'
 import type { Step } from '../domain/runbook.ts'
 import { isRejoinKind } from '../domain/runbook-lint-rejoin.ts'
 import { notInExile, openExile, type Taken, takenKeys } from './lost-keys.ts'
 import { passLooks, runAuthored } from './rejoin-authored.ts'
 import { FIXED_STEPS } from './rejoin-steps.ts'
-import { declined, interrupted, type Rejoining, type RejoinParts } from './rejoining.ts'
+import { declined, interrupted, type Rejoining, type RejoinParts, stoppedIn } from './rejoining.ts'
 
 /**
  * Brings a region back that was failed over, along its runbook. What the fixed steps have done is on record in the control plane and in the region,
@@ -19,7 +20,9 @@ export async function rejoin(parts: RejoinParts, region: string, reason: string)
   const rejoining: Rejoining = { parts, region, reason, taken }
   for (const [i, step] of parts.runbook.steps.entries()) {
     if (parts.watcher.interrupted()) throw interrupted(region, parts.runbook.steps[i - 1])
-    await takeStep(rejoining, step)
+    await takeStep(rejoining, step).catch((error: unknown) => {
+      throw isHomeregionError(error) ? stoppedIn(error, region, step, parts.runbook.steps[i - 1]) : error
+    })
   }
 }
 

@@ -22,6 +22,8 @@ export type RejoinParts = ListParts & {
   readonly confirm: (step: Step) => Promise<boolean>
   /** Topology `shared`: one database holds every region's rows, so there is nothing to list and nothing to bring level. */
   readonly shared: boolean
+  /** The region may write under a lease only. */
+  readonly leased: boolean
   readonly defaultHome: string | null
   readonly by: string
   /** What was done and read back, one line each, as it happens. */
@@ -47,7 +49,7 @@ export function declined(region: string, { id }: Step): HomeregionError {
   return new HomeregionError('declined', {
     fact: `step ${id} was not confirmed`,
     state: `${region} is fenced, as read back, and stays in exile.`,
-    next: `homeregion rejoin ${region} again`,
+    next: `homeregion rejoin ${region} --reason TEXT`,
   })
 }
 
@@ -55,14 +57,27 @@ export function interrupted(region: string, last: Step | undefined): HomeregionE
   return new HomeregionError('interrupted', {
     fact: last === undefined ? 'interrupted before the first step' : `interrupted after step ${last.id}`,
     state: last === undefined ? 'Nothing was changed.' : `${region} stays in exile; what was done is on record.`,
-    next: `homeregion rejoin ${region} again`,
+    next: `homeregion rejoin ${region} --reason TEXT`,
   })
+}
+
+/** What a database or a command said knows nothing of the return: what stands, and that the same command goes on, is said here. */
+export function stoppedIn(error: HomeregionError, region: string, { id }: Step, last: Step | undefined): HomeregionError {
+  const { fact, state, next } = error.text
+  if (state !== undefined && next !== undefined) return error
+  const before = last === undefined ? 'nothing was done before it' : `what was done up to step ${last.id} is on record`
+  const text = {
+    fact: `step ${id}: ${fact}`,
+    state: state ?? `${region} stays in exile; ${before}.`,
+    next: next ?? `homeregion rejoin ${region} --reason TEXT   (goes on from there)`,
+  }
+  return new HomeregionError(error.code, text, { cause: error, retriable: error.retriable, fields: { ...error.fields } })
 }
 
 export function changedMeanwhile(region: string): HomeregionError {
   return new HomeregionError('check-refused', {
     fact: `rows of ${region} changed while they were brought level`,
     state: `${region} is fenced, as read back; what changed was not replaced.`,
-    next: `homeregion rejoin ${region} again`,
+    next: `homeregion rejoin ${region} --reason TEXT`,
   })
 }

@@ -154,7 +154,7 @@ export async function startRejoinFixture(): Promise<RejoinFixture> {
     parts: (over = {}) => {
       const told: string[] = []
       return {
-        ...{ controlPlane: store, recovery, shared: false, defaultHome: null, by: 'ada@alpha', told },
+        ...{ controlPlane: store, recovery, shared: false, leased: false, defaultHome: null, by: 'ada@alpha', told },
         region: name => regions[name as Side].db,
         fences: name => [fences[name as Side]],
         ...{ fault, runbook: RUNBOOK, done: [], clock: systemClock, hooks: createHooks(process.env) },

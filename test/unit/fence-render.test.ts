@@ -41,6 +41,15 @@ test('what failed is said with its state, and what is not proved is not called a
   expect(text).toMatch(/NO 0 sessions: 1 session \(db\)/)
 })
 
+test('a proof that had nothing to be tried on is not called ok', () => {
+  const proofs = [
+    pass('writers', 'every write refused', 'not probed: no key', { probes: 0 }),
+    pass('db', 'refused', '4 refused', { probes: 4 }),
+  ]
+  const text = resultText({ fence, verb: 'apply', error: null, lines: [], proofs }, printer)
+  expect(text).toContain('  -- every write refused: not probed: no key (writers)\n  ok refused: 4 refused (db)')
+})
+
 test('names and messages from outside reach no terminal as they are', () => {
   const steps = [{ place: HOSTILE, text: `revoke\n${HOSTILE}`, why: HOSTILE }]
   const outputs = [

@@ -2,15 +2,18 @@ import { randomUUID } from 'node:crypto'
 import { systemClock } from '../../adapters/system/clock.ts'
 import type { Config } from '../../domain/config.ts'
 import { suggestion } from '../../domain/did-you-mean.ts'
+import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
+import type { Exile } from '../../domain/failover.ts'
 import type { CheckUse, Step } from '../../domain/runbook.ts'
 import { observe } from '../../engine/checks/observe.ts'
 import type { CheckSubject, Engine } from '../../engine/context.ts'
-import type { Taken } from '../../engine/lost-keys.ts'
+import { notInExile, openExile, type Taken, takenKeys } from '../../engine/lost-keys.ts'
+import { failoverOf } from '../../engine/reconcile.ts'
 import { rejoin as bringBack } from '../../engine/rejoin.ts'
 import { composeHooks } from '../compose-children.ts'
 import { composeRecovery } from '../compose-recovery.ts'
-import type { CliContext } from '../context.ts'
+import type { CliContext, World } from '../context.ts'
 import { requireAsking, requireConsent } from '../fence/consent.ts'
 import { reasonOf } from '../fence/select.ts'
 import { watchSignals } from '../operator.ts'
@@ -29,6 +32,9 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
   const { config } = await context.settings()
   requireKnown(config, region)
   const world = await context.connect()
+  // Before anything is asked: a person who types a name expects something of it.
+  const exile = await openExile(world.controlPlane, region)
+  if (exile === null) throw notInExile(region)
   await requireConsent(yes, {
     region,
     to: 'fence it, replace its rows of the keys that were taken from it, and open it again',
@@ -49,6 +55,7 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
       {
         ...{ controlPlane: world.controlPlane, region: name => world.region(name), fences: name => world.fences(name) },
         ...{ recovery, fault, shared: config.topology === 'shared', defaultHome: config.ownership.defaultHome },
+        leased: config.regions.some(r => r.name === region && r.lease !== null),
         ...{ runbook, done, hooks: composeHooks(config, context.env), clock: systemClock },
         look: async (step, uses, taken) => await looked(engine, region, step, uses, taken),
         confirm: async step => await confirmStep(yes, step),
@@ -66,11 +73,23 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
       region,
       reason,
     )
-    if (format === 'json') context.out.line(JSON.stringify({ region, back: true, done: told }))
+    const failbacks = await failbacksOf(world, exile, config.policy.coolDownMs)
+    if (format === 'json') context.out.line(JSON.stringify({ region, back: true, done: told, next: failbacks }))
+    else for (const line of failbacks) context.out.line(`next:  ${printable(line)}`)
   } finally {
     signals.stop()
     await recovery.close()
   }
+}
+
+/** Of each run that still has keys away: they are at home where it took them until somebody moves them back. */
+async function failbacksOf({ controlPlane }: World, exile: Exile, coolDownMs: number): Promise<readonly string[]> {
+  const runs = new Set((await takenKeys(controlPlane, exile)).map(k => k.runId))
+  const failovers = await Promise.all([...runs].map(async runId => await failoverOf(controlPlane, runId)))
+  return failovers.map(({ runId, ageMs }) => {
+    const waits = ageMs >= coolDownMs ? '' : `   (in ${formatMs(coolDownMs - ageMs)}, or with --reason TEXT)`
+    return `homeregion failback ${runId}${waits}`
+  })
 }
 
 /** The checks see the keys as if they moved from their new home to the region: what they ask is whether the two sides are there for that. */

@@ -7,6 +7,7 @@ import type { FencePlan } from '../fence/plans.ts'
 import { printable } from './error.ts'
 import { mark } from './progress.ts'
 import { renderTable } from './table.ts'
+import { fittedAfter } from './wrapped.ts'
 
 /** A cell of a table; what does not fit stands in `-o json`. */
 const CELL = 60
@@ -115,8 +116,10 @@ export function auditText(region: string, findings: readonly AuditFinding[], pri
   ].join('\n')
 }
 
-function observationLine({ verdict, observer, observed, required }: Observation, printer: Printer): string {
-  return `  ${mark(printer, verdict)} ${printable(`${required}: ${observed} (${observer})`)}`
+/** What had nothing to be tried on stands in no way, and was not seen to hold either. */
+function observationLine({ verdict, observer, observed, required, facts }: Observation, printer: Printer): string {
+  const sign = verdict === 'pass' && facts?.['probes'] === 0 ? '--' : mark(printer, verdict)
+  return `  ${sign} ${fittedAfter(printer, printable(`${required}: ${observed} (${observer})`), 5)}`
 }
 
 function cell(text: string): string {
