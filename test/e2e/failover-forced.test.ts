@@ -55,6 +55,7 @@ beforeAll(async () => {
     'guessed',
     'fenced',
     'typed',
+    ...['waited', 'copied-1', 'copied-2', 'copied-3', 'copied-4'],
   ])
 })
 
@@ -64,7 +65,7 @@ describe('while the source answers', () => {
     const run = await forced('s12', ['--rpo-ack', 'any', ...WORD])
     expect(run.code, run.stderr).toBe(3)
     expect(run.stderr).toMatch(/^error: region-a is not dark: this host reached its database just now \(policy\.darkAfter is 1\.0 s\)/m)
-    expect(run.stderr).toMatch(/^next: {2}homeregion failover --from region-a --to region-b {3}\(without --force; or homeregion transfer/m)
+    expect(run.stderr).toMatch(/^next: {2}homeregion failover --from region-a --to region-b {3}\(without --force\)$/m)
     await unmoved('s12')
     const guessed = await scene.cli(['failover', 's12', '--force', '--rpo-ack', 'any'])
     expect(guessed.code, guessed.stderr).toBe(64)
@@ -176,12 +177,14 @@ describe('when the source is dark', () => {
     expect(bare.stderr).toMatch(
       /stands on {2}a look of agent-b, 9\d\.\d s old; 2 not published \(oldest 400 ms\); 1 not applied at region-b/,
     )
-    expect(bare.stderr).toMatch(/^next: {2}homeregion failover s13 --from region-a --to region-b --force --rpo-ack 1[56]\ds$/m)
+    expect(bare.stderr).toMatch(
+      /^next: {2}homeregion failover s13 --from region-a --to region-b --force --attest TEXT --reason TEXT --rpo-ack 1[56]\ds$/m,
+    )
     const missing = await forced('s13', WORD)
     expect(missing.code, missing.stderr).toBe(10)
     const small = await forced('s13', [...WORD, '--rpo-ack', '90s'])
     expect(small.code, small.stderr).toBe(10)
-    expect(small.stderr).toMatch(/^error: up to 9\d\.\d s may be lost, the acknowledgement covers 90\.0 s$/m)
+    expect(small.stderr).toMatch(/^error: up to 9\d\.\d s may be lost, the acknowledgement covers 90s$/m)
     await unmoved('s13')
   })
 
@@ -220,6 +223,44 @@ describe('when the source is dark', () => {
     await unmoved('other')
   })
 
+  it('a token serves its run through the wait for approval, and no other run and no other login', async () => {
+    await scene.observe()
+    const planned = await scene.cli(['plan', 'failover', 'waited', ...AWAY.slice(0, 4), '--fence', 'attest', '-o', 'json'])
+    const { ackToken } = JSON.parse(planned.stdout) as { ackToken: string }
+    const owned = [...WORD, '--rpo-ack', ackToken]
+    const strange = await scene.cli(['failover', 'waited', ...AWAY, '--confirm', 'waited', ...owned], { as: STRANGER })
+    expect(strange.code, strange.stderr).toBe(10)
+    expect(strange.stderr).toContain('was given to homeregion_operator')
+    const run = await forced('waited', owned)
+    expect(run.code, run.stdout + run.stderr).toBe(8)
+    const id = runIdOf(run.stdout)
+    const second = await forced('waited', owned)
+    expect(second.code, second.stderr).toBe(10)
+    expect(second.stderr).toContain(`was used already, by run ${id}`)
+    const approved = await scene.cli(['approve', id], { as: APPROVER })
+    expect(approved.stdout, approved.stderr).toContain(`next:  homeregion resume ${id}`)
+    const resumed = await scene.cli(['resume', id, '--observe', '0s'])
+    expect(resumed.code, resumed.stdout + resumed.stderr).toBe(0)
+    await moved('waited')
+    expect((await scene.store.forcedFailovers({ runId: id, limit: 1 }))[0]?.acknowledgement.kind).toBe('token')
+  })
+
+  it('who approves is what init put in force, and a file that says otherwise is told so', async () => {
+    await scene.observe()
+    const copy = scene.copy('lenient', { approvals: { approvers: [STRANGER], needed: 1, aboveKeys: 1_000 } })
+    const keys = ['copied-1', 'copied-2', 'copied-3', 'copied-4']
+    const run = await scene.cli(['--config', copy, 'failover', ...keys, ...AWAY, ...FENCED, '--confirm-count', '4'])
+    expect(run.code, run.stdout + run.stderr).toBe(8)
+    expect(run.stderr).toMatch(/^agreed by {2}1 of: bob_approves; by homeregion approve RUN/m)
+    expect(run.stderr).toMatch(
+      /^in force {3}since .*: 1 of bob_approves, homeregion_operator above 3 keys\. Your file says 1 of eve_does_not above 1000/m,
+    )
+    const id = runIdOf(run.stdout)
+    expect(run.stdout).toContain(`run ${id} waits for approval: 0 of 1 (bob_approves)`)
+    expect((await scene.cli(['status'])).stdout).toContain('waits for approval: 0 of 1 (bob_approves)')
+    expect((await scene.cli(['abort', id])).code).toBe(0)
+  })
+
   it('keys whose policy is never stay where they are and are listed; above a number of keys somebody else has to agree', async () => {
     await scene.observe()
     const never = await forced('ledger-1')
@@ -246,6 +287,11 @@ describe('when the source is dark', () => {
     const run = await forced('rejected', ['--rpo-ack', '60s', ...WORD])
     const id = runIdOf(run.stdout)
     expect((await scene.cli(['reject', id, '--reason', 'it is coming back'], { as: APPROVER })).code).toBe(0)
+    const twice = await scene.cli(['reject', id, '--reason', 'or not'], { as: APPROVER })
+    expect(twice.stdout, twice.stderr).toContain('that first word stands: it is coming back\nstate: The new reason was not recorded.')
+    const late = await scene.cli(['approve', id, '--break-glass', '--reason', 'now'], { as: STRANGER })
+    expect(late.code, late.stdout).toBe(4)
+    expect(late.stderr).toMatch(/was rejected by bob_approves at .* \(it is coming back\)/)
     const resumed = await scene.cli(['resume', id, '--observe', '0s'])
     expect(resumed.code, resumed.stderr).toBe(4)
     expect(resumed.stderr).toContain(`run ${id} was rejected by ${APPROVER}`)
@@ -253,9 +299,14 @@ describe('when the source is dark', () => {
     const alone = runIdOf((await forced('glass', ['--rpo-ack', '60s', ...WORD])).stdout)
     expect((await scene.cli(['approve', alone, '--break-glass'], { as: STRANGER })).code).toBe(64)
     const broken = await scene.cli(['approve', alone, '--break-glass', '--reason', 'nobody else is awake'], { as: STRANGER })
-    expect(broken.stdout, broken.stderr).toContain('BREAKING THE GLASS')
+    expect(broken.stdout, broken.stderr).toMatch(/BROKE THE GLASS: eve_does_not at /)
+    expect(broken.stdout).toContain('The glass is broken: no other approval is needed')
     expect((await scene.cli(['resume', alone, '--observe', '0s'])).code).toBe(0)
     await moved('glass')
+    const shown = await scene.cli(['run', 'show', alone])
+    expect(shown.stdout).toMatch(/^ +BROKE THE GLASS: eve_does_not at .*: nobody else is awake$/m)
+    const evidence = (await scene.store.evidence(alone)).findLast(e => e.check === 'approved')
+    expect(evidence?.required).toBe('1 approval of bob_approves, homeregion_operator, or the glass broken; and no rejection')
     expect((await scene.cli(['status'])).stdout).toMatch(/BROKE THE GLASS: eve_does_not .*: nobody else is awake/)
   })
 
@@ -300,7 +351,7 @@ describe('when the source is dark', () => {
     run.child.kill('SIGCONT')
     const done = await run.done
     expect(done.code, done.stdout + done.stderr).toBe(10)
-    expect(done.stderr).toMatch(/^error: loss-acknowledged: fail: up to \d+\.\d s may be lost, the acknowledgement covers 30\.0 s/m)
+    expect(done.stderr).toMatch(/^error: loss-acknowledged: fail: up to \d+\.\d s may be lost, the acknowledgement covers 30s/m)
     // It was in exile by then: what keeps its writers from what was moved away is no longer this run's to take down.
     expect(done.stderr).toContain('the fences of region-a stay')
     expect(existsSync(scene.fenceFile)).toBe(true)
@@ -326,7 +377,7 @@ describe('when the source is dark', () => {
     await scene.adminOfTarget('grant insert on public.account to app_writer')
     expect(late.code, late.stdout + late.stderr).toBe(7)
     expect(late.stdout).toMatch(/target-accepts-write: fail: s28: app_writer on public\.account: .*permission denied/)
-    expect(late.stdout).toMatch(/^state: 1 key are region-b's since the commit, there is only forward/m)
+    expect(late.stdout).toMatch(/^state: 1 key is region-b's since the commit, there is only forward/m)
     const id = runIdOf(late.stdout)
     expect(late.stdout).toContain(`next:  homeregion resume ${id}`)
     expect((await scene.cli(['abort', id])).code).toBe(7)
@@ -341,6 +392,10 @@ describe('when the source is dark', () => {
     const id = runIdOf(held.stdout)
     const taken = await forced('seized')
     expect(taken.code, taken.stdout + taken.stderr).toBe(0)
+    // Whoever takes it was told.
+    expect(taken.stderr).toMatch(
+      new RegExp(`^ATTENTION {2}run ${id}, begun by homeregion_operator at .*, is failing over 1 of these keys too`, 'm'),
+    )
     await moved('seized')
     expect((await scene.store.run(id))?.state).toBe('SEIZED')
     const late = await scene.cli(['resume', id, '--rpo-ack', 'any'])
@@ -367,7 +422,7 @@ describe('when the source is dark', () => {
     const run = scene.terminal([...typing, '--fence', 'attest'])
     await run.sees(/Why can region-a no longer write\?/)
     expect(run.screen()).toMatch(/^then {7}nothing is changed yet/m)
-    expect(run.screen()).toMatch(/^agreed by {2}1 of: bob_approves, homeregion_operator/m)
+    expect(run.screen()).toMatch(/^agreed by {2}1 of: bob_approves; by homeregion approve/m)
     run.types('the building burns')
     await run.sees(bound)
     run.types(bound.exec(run.screen())?.[1] ?? '')

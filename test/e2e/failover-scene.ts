@@ -42,6 +42,8 @@ export interface FailoverScene {
   observe(look?: Partial<RegionObservation>): Promise<void>
   cli(args: readonly string[], options?: CliOptions & { readonly as?: string }): Promise<CliResult>
   startCli(args: readonly string[], options?: CliOptions): CliRun
+  /** A config file of somebody whose policy is not what `init` put in force. */
+  copy(name: string, policy: Policy): string
   /** The same at a real terminal. */
   terminal(args: readonly string[]): TerminalRun
   record(key: string): Promise<string>
@@ -75,6 +77,7 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
   let rig: Rig | undefined
   let store: ControlPlane | undefined
   let config = ''
+  let settings: Written | undefined
   let control: pg.Client | undefined
   const configs = new Map<string, string>()
   const clients = new Map<string, pg.Client>()
@@ -97,6 +100,7 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
     if (written.regions['region-a'] !== undefined)
       written.regions['region-a'].lease = { duration: '3s', margin: '1s', onAgentOutage: 'stop' }
     options.change?.(written, dir)
+    settings = written
     config = write('homeregion', written)
     const secret = join(dir, 'approver')
     writeFileSync(secret, PASSWORD, { mode: 0o600 })
@@ -170,6 +174,7 @@ export function useFailoverScene(options: FailoverSceneOptions = {}): FailoverSc
         ...more,
       }),
     startCli: (args, more = {}) => there(rig).startCli(['--config', config, ...args], { timeoutMs: COMMAND_TIMEOUT_MS, ...more }),
+    copy: (name, policy) => write(name, { ...there(settings), policy: { ...there(settings).policy, ...policy } }),
     terminal: args => {
       const { dir } = there(rig)
       return startAtTerminal(['--config', config, ...args], { HOMEREGION_STATE_DIR: join(dir, 'state') })

@@ -1,6 +1,6 @@
 import type { FORCED_CHECKS } from '../../domain/checks.ts'
 import { type CheckName, checkSpec } from '../../domain/checks.ts'
-import { formatMs } from '../../domain/duration.ts'
+import { formatMs, showDuration } from '../../domain/duration.ts'
 import { fail, type Observation, pass, unknown } from '../../domain/evidence.ts'
 import { type ApprovalPolicy, type LeaseState, showVoice, tallyOf } from '../../domain/failover.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
@@ -56,7 +56,7 @@ async function lossAcknowledged(move: ForcedMove): Promise<Observation> {
     ...{ estimateSha256: estimate.sha256, kind: ack.kind, boundMs: bounded, fence: move.fence, recoverable },
     ...{ unknownMs: bound.ms, unknownWrites: bound.writes, forbidden: forbidden.length },
   }
-  const required = `at most ${typeof bounded === 'string' ? 'whatever it is' : showBound(bounded)}, as acknowledged (${ack.kind})`
+  const required = `at most ${typeof bounded === 'string' ? 'whatever it is' : showDuration(bounded)}, as acknowledged (${ack.kind})`
   const counted = recoverable === null ? 'nobody could count what is recoverable' : `${recoverable} recoverable`
   const upTo =
     bound.ms === null
@@ -96,11 +96,12 @@ export async function consent({ engine, journal, fence, moves }: ForcedMove): Pr
 async function approved(move: ForcedMove): Promise<Observation> {
   const { policy, needed, given, enough, rejectedBy, text } = await consent(move)
   const observer = 'control plane, by login'
+  const keys = move.moves.length
   const many = `${policy.needed} approval${policy.needed === 1 ? '' : 's'} of ${policy.approvers.join(', ') || 'nobody'}`
   const required = needed ? `${many}, or the glass broken; and no rejection` : 'no rejection'
   if (rejectedBy !== null) return fail(observer, required, `rejected by ${rejectedBy}`)
   if (!enough) return fail(observer, required, `${given} of ${policy.needed}`, { of: policy.needed })
-  return pass(observer, required, text === '' ? `not needed: ${move.moves.length} keys, fence ${move.fence}` : text)
+  return pass(observer, required, text === '' ? `not needed: ${keys} ${keys === 1 ? 'key' : 'keys'}, fence ${move.fence}` : text)
 }
 
 /**
