@@ -5,6 +5,7 @@ import type { Plan } from '../domain/plan.ts'
 import type { Step } from '../domain/runbook.ts'
 import type { Operator, RunEvent } from '../engine/context.ts'
 import type { CliContext } from './context.ts'
+import { shellWord } from './shell-word.ts'
 
 /** How long a question may stand before silence is taken as "no": the run holds its keys meanwhile. */
 const CONFIRM_TIMEOUT_MS = 10 * 60_000
@@ -64,7 +65,7 @@ export function requireAnswers(context: CliContext, steps: readonly Step[], plan
       step.confirm === 'plain'
         ? 'the same command with --yes'
         : plan.moves.length === 1
-          ? `the same command with --confirm ${quoted(plan)}`
+          ? `the same command with --confirm ${shellWord(plan.moves[0]?.key ?? '')}`
           : `the same command with --confirm-count ${plan.moves.length}`,
   })
 }
@@ -86,7 +87,7 @@ async function ask(context: CliContext, step: Step, plan: Plan): Promise<boolean
       plan.moves.length === 1 && first !== undefined
         ? [`the key (${showKey(first.key)})`, first.key]
         : ['the number of keys', String(plan.moves.length)]
-    const typed = await input({ message: `Type ${what} to move it to ${first?.target ?? ''}:` }, options)
+    const typed = await input({ message: `Type ${what} to move ${plan.moves.length === 1 ? 'it' : 'them'} to ${first?.target ?? ''}:` }, options)
     if (typed === expected) return true
     context.err.line(`That is not ${what}.`)
     return false
@@ -140,9 +141,4 @@ export function watchSignals(context: CliContext, onFirst: () => void): Signals 
   process.on('SIGINT', handle)
   process.on('SIGTERM', handle)
   return { interrupted: () => seen !== null, name: () => seen, stop }
-}
-
-function quoted(plan: Plan): string {
-  const key = plan.moves[0]?.key ?? ''
-  return /^[\w.:@/+-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`
 }

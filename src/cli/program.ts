@@ -4,6 +4,7 @@ import { EXIT, type ExitName } from '../domain/exit-codes.ts'
 import { COLOUR_WHEN, colourLevel } from './colour.ts'
 import type { CliContext, GlobalOptions, World } from './context.ts'
 import { scanGlobals } from './globals.ts'
+import { requireOneLines } from './one-line.ts'
 import { asCoded, errorJson, printError } from './render/error.ts'
 import { createPrinter, type OutputStream, survivePipe } from './render/printer.ts'
 import { version } from './version.ts'
@@ -84,6 +85,7 @@ function createProgram(io: Io): Command {
     .option('-o, --output <format>', 'output format; which ones there are depends on the command', 'text')
     .version(version(), '-V, --version', 'print the version')
     .helpCommand(false)
+    .hook('preAction', (_program, verb) => requireOneLines(verb.opts()))
     .exitOverride()
     .configureOutput({
       writeOut: text => void io.stdout.write(text),

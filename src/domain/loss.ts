@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Config, Rpo } from './config.ts'
-import { formatMs } from './duration.ts'
+import { formatMs, showDuration } from './duration.ts'
 import { showKey } from './key.ts'
 import { keyPattern } from './key-pattern.ts'
 
@@ -173,7 +173,7 @@ export function acknowledgementProblem(ack: Acknowledgement, estimate: LossEstim
   const { ms } = estimate.totals.unknown
   if (ms === null) return 'nobody knows how much may be lost; only "any" covers that'
   // Not `ms > bound`: a bound that is no number covers nothing.
-  return ms <= bound ? null : `up to ${showBound(ms)} may be lost, the acknowledgement covers ${showBound(bound)}`
+  return ms <= bound ? null : `up to ${showBound(ms)} may be lost, the acknowledgement covers ${showDuration(bound)}`
 }
 
 /** A bound as it is compared and typed: in seconds, and never shown smaller than it is. */

@@ -85,7 +85,7 @@ export async function giveUp(move: ForcedMove, runState: 'REFUSED' | 'ABORTED'):
 }
 
 export function onlyForward(move: ForcedMove, fact: string): ForcedEnd {
-  const state = `${count(move)} are ${move.target}'s since the commit, there is only forward; that ${move.target} writes them was not confirmed.`
+  const state = `${count(move)} ${move.moves.length === 1 ? 'is' : 'are'} ${move.target}'s since the commit, there is only forward; that ${move.target} writes them was not confirmed.`
   return end(move, 'needsHuman', 'NEEDS_HUMAN', fact, state, `homeregion resume ${move.journal.runId}`)
 }
 

@@ -34,7 +34,7 @@ describe('the command line', () => {
       stderr: [
         'error: no homeregion.yaml in / or above it, up to the git root',
         'state: Nothing was read or changed.',
-        'next:  homeregion --config FILE … or export HOMEREGION_CONFIG=FILE',
+        'next:  export HOMEREGION_CONFIG=FILE   (or give --config FILE)',
         '',
       ].join('\n'),
     })
@@ -49,6 +49,17 @@ describe('the command line', () => {
       expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'config-not-found', exit: 78, state: 'Nothing was read or changed.' } })
     },
   )
+
+  test.each([
+    ['approve', 'run-1', '--reason', 'x\n  approved: bob'],
+    ['fence', 'apply', 'region-a', '--reason', 'x\u001b[2Jy'],
+    ['failover', '--force', '--attest', 'x\ry'],
+    ['transfer', 'k', '--to', 'region-b', '--reason', 'x\u2028y'],
+  ])('what a person says is one line of plain text: %s %s', async (...argv) => {
+    const { code, stderr } = await cli(argv)
+    expect(code, stderr).toBe(64)
+    expect(stderr).toMatch(/^error: --(reason|attest) has a line break or a control character in it\nstate: Nothing was read/)
+  })
 
   test('a problem of a file is in the JSON with its place', async () => {
     const cwd = temporaryFolder({ 'homeregion.yaml': SAMPLE.replace('service: billing', 'servce: billing') })

@@ -160,7 +160,7 @@ describe('an acknowledgement', () => {
       expect(acknowledges({ kind: 'typed', boundMs }, known)).toBe(false)
     }
     expect(acknowledgementProblem({ kind: 'bound', boundMs: 1_000 }, known)).toBe(
-      'up to 90.4 s may be lost, the acknowledgement covers 1.0 s',
+      'up to 90.4 s may be lost, the acknowledgement covers 1s',
     )
   })
 

@@ -2,10 +2,11 @@ import type { OutsideFence } from '../../domain/checks.ts'
 import { formatMs, parseDuration, showDuration } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { AckToken } from '../../domain/failover.ts'
-import type { Acknowledgement, LossEstimate } from '../../domain/loss.ts'
+import { type Acknowledgement, type LossEstimate, showBound } from '../../domain/loss.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import type { CliContext } from '../context.ts'
 import { isInteractive } from '../operator.ts'
+import { counted } from '../render/words.ts'
 import { usage } from './select.ts'
 
 /** What `--rpo-ack` was given, before it is held against anything. `typed` is asked for once the bound was shown. */
@@ -15,8 +16,8 @@ export type AckFlag =
   | { readonly kind: 'any' }
   | { readonly kind: 'token'; readonly token: string }
 
-/** @throws `usage` for a bare number and for any unit but ms, s, m and h: nobody can tell what was meant */
-export function parseAck(given: string | true | undefined): AckFlag | null {
+/** @throws `usage` for a bare number and for any unit but ms, s, m and h: nobody can tell what was meant; `plan` shows what would be */
+export function parseAck(given: string | true | undefined, plan: string): AckFlag | null {
   if (given === undefined) return null
   if (given === true) return { kind: 'typed' }
   if (given === 'any') return { kind: 'any' }
@@ -25,7 +26,7 @@ export function parseAck(given: string | true | undefined): AckFlag | null {
   if (boundMs !== null) return { kind: 'bound', boundMs }
   throw usage(
     `--rpo-ack ${JSON.stringify(given)} is no bound: a whole number with its unit (91s, 5m), any, or the token of plan failover`,
-    'homeregion plan failover',
+    plan,
   )
 }
 
@@ -62,6 +63,8 @@ export async function acknowledge(
     readonly fence: OutsideFence
     readonly planId: string
     readonly command: string
+    /** What shows the loss again, and gives another token. */
+    readonly plan: string
     /** Null: it is not begun. */
     readonly runId: string | null
     /** Somebody's word is on record: nothing is added until it is typed. */
@@ -75,9 +78,26 @@ export async function acknowledge(
       bound,
       about,
     )
-  if (flag.kind === 'typed') return await typed(boundToType(about.estimate, about.fence, 'now'), about)
+  if (flag.kind === 'typed') {
+    // Once more, and last: what was shown has scrolled off a small screen by now.
+    context.err.line(inShort(about.estimate, about.fence))
+    return await typed(boundToType(about.estimate, about.fence, 'now'), about)
+  }
   if (flag.kind === 'token') return await held(controlPlane, flag.token, about)
   return flag
+}
+
+const SHORT: Readonly<Record<OutsideFence, string>> = {
+  'lease-over': 'its lease',
+  'external-fence-holds': 'from outside',
+  'source-attested': 'your word',
+}
+
+/** How many, how much and on what, on one line. */
+export function inShort({ keys, blocked, source, target, totals }: LossEstimate, fence: OutsideFence): string {
+  const { ms } = totals.unknown
+  const lost = ms === null ? 'nobody knows how much is lost' : `up to ${showBound(ms)} of writes are lost`
+  return `${counted(keys.length - blocked.length, 'key')} ${source} -> ${target}; ${lost}; fence: ${SHORT[fence]}`
 }
 
 async function typed(bound: string, about: { readonly command: string }): Promise<Acknowledgement> {
@@ -97,16 +117,15 @@ async function typed(bound: string, about: { readonly command: string }): Promis
 async function held(
   controlPlane: ControlPlane,
   token: string,
-  { planId, runId }: { readonly planId: string; readonly runId: string | null },
+  { planId, runId, plan }: { readonly planId: string; readonly runId: string | null; readonly plan: string },
 ): Promise<Acknowledgement> {
   const found = await controlPlane.ackToken(token)
-  const refuse = (fact: string, next = 'homeregion plan failover') =>
+  const refuse = (fact: string, next = plan) =>
     new HomeregionError('ack-token-refused', { fact: `the acknowledgement token ${fact}`, state: 'Nothing was changed.', next })
   if (found === null) throw refuse('was never issued by this control plane')
   if (found.usedBy === null || found.usedBy !== runId) {
     const used = found.usedBy
-    if (used !== null)
-      throw refuse(`was used already, by run ${used}`, `homeregion run show ${used}   (or homeregion plan failover for another token)`)
+    if (used !== null) throw refuse(`was used already, by run ${used}`, `homeregion run show ${used}   (or ${plan} for another token)`)
     if (!found.mine) throw refuse(`was given to ${found.issuedTo}, and is of use to no other login`)
     if (found.leftMs <= 0) throw refuse(`is over for ${formatMs(-found.leftMs)}`)
   }

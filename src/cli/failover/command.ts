@@ -1,6 +1,8 @@
 import type { OutsideFence } from '../../domain/checks.ts'
 import { shellWord } from '../shell-word.ts'
+import { boundToType } from './acknowledge.ts'
 import type { ForcedFlags } from './flags.ts'
+import type { Prepared } from './prepare.ts'
 
 type Regions = { readonly source: string; readonly target: string }
 
@@ -23,6 +25,17 @@ export function forcedCommand(pair: Regions, keys: readonly string[], flags: For
 /** What shows who sees the source and what may be lost. */
 export function planCommand(pair: Regions, keys: readonly string[] = [], flags: Pick<ForcedFlags, 'keysFile'> = {}): string {
   return ['homeregion plan failover', ...what(keys, flags), between(pair)].join(' ')
+}
+
+/** Before anybody has looked which regions are meant: with what was typed of them. */
+export function planAsAsked(keys: readonly string[], flags: ForcedFlags): string {
+  const regions = [...(flags.from === undefined ? [] : [`--from ${flags.from}`]), ...(flags.to === undefined ? [] : [`--to ${flags.to}`])]
+  return ['homeregion plan failover', ...what(keys, flags), ...regions].join(' ')
+}
+
+/** With the loss that it would own, as it stands now. */
+export function wholeCommand({ command, estimate, fence }: Pick<Prepared, 'command' | 'estimate' | 'fence'>): string {
+  return `${command} --rpo-ack ${boundToType(estimate, fence, 'later')}`
 }
 
 function what(keys: readonly string[], { keysFile }: Pick<ForcedFlags, 'keysFile'>): readonly string[] {

@@ -1,24 +1,30 @@
 import { parseDuration, showDuration } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
+import { showKey } from '../../domain/key.ts'
 import type { Acknowledgement } from '../../domain/loss.ts'
 import { acknowledgementProblem, describeBlocked } from '../../domain/loss.ts'
+import { forcedSettings, patienceMs } from '../../engine/forced-move.ts'
 import { startForced } from '../../engine/forced-run.ts'
 import type { CliContext, Printer, World } from '../context.ts'
 import { isInteractive, requireAnswers } from '../operator.ts'
 import { printable } from '../render/error.ts'
 import { preparedJson, preparedText } from '../render/failover.ts'
+import { counted } from '../render/words.ts'
+import { shellLines } from '../render/wrapped.ts'
 import { answersOf } from '../run-command.ts'
 import { transfer } from '../transfer.ts'
 import { acknowledge, boundToType, parseAck } from './acknowledge.ts'
+import { planAsAsked, planCommand, wholeCommand } from './command.ts'
 import { driveForced } from './drive.ts'
 import { type FailoverFlags, type ForcedFlags, reasonOf } from './flags.ts'
 import { attested, estimateOf, type Prepared, prepare, quietEngine } from './prepare.ts'
 import { pairOf, recordsOf, usage } from './select.ts'
+import { requireAnswer, requireNoExile } from './who-answers.ts'
 
 export async function failover(context: CliContext, keys: readonly string[], flags: FailoverFlags): Promise<void> {
   if (flags.force !== true) return await graceful(context, keys, flags)
   context.format('json')
-  const ack = parseAck(flags.rpoAck)
+  const ack = parseAck(flags.rpoAck, planAsAsked(keys, flags))
   const world = await context.connect()
   const first = await prepare(context, world, keys, flags)
   requirePair(context, first)
@@ -28,12 +34,12 @@ export async function failover(context: CliContext, keys: readonly string[], fla
     throw new HomeregionError('plan-stale', {
       fact: `plan ${flags.plan} is stale: ownership, policy or the runbook has changed, the plan is now ${plan.id}`,
       state: 'Nothing was changed.',
-      next: 'homeregion plan failover',
+      next: planCommand(prepared.pair, keys, flags),
     })
   const answers = answersOf(flags)
   const { estimate, command } = prepared
   const acknowledgement = await acknowledge(context, world.controlPlane, ack, {
-    ...{ estimate, fence: prepared.fence, planId: plan.id, command, runId: null },
+    ...{ estimate, fence: prepared.fence, planId: plan.id, command, runId: null, plan: planCommand(prepared.pair, keys, flags) },
   })
   requireCovered(acknowledgement, prepared)
   requireAnswers(context, plan.pinned.runbook.steps, plan, answers)
@@ -59,11 +65,17 @@ export async function planFailover(context: CliContext, keys: readonly string[],
         })
   if (format === 'json') return context.out.line(JSON.stringify(preparedJson(prepared, token)))
   context.out.line(printable(preparedText(prepared, columnsOf(context.out))))
+  context.out.line('Nothing was changed.')
+  context.out.line(printable(nextText(prepared, columnsOf(context.out))))
   if (token !== null)
     context.out.line(
-      `or by this token, once, which owns up to ${typeof bound === 'string' ? 'any loss' : showDuration(bound)}: --rpo-ack ${token}`,
+      `or, once, which owns up to ${typeof bound === 'string' ? 'any loss' : showDuration(bound)}:\n       --rpo-ack ${token}`,
     )
-  context.out.line('Nothing was changed.')
+}
+
+function nextText(prepared: Prepared, columns: number): string {
+  const command = prepared.plan === null ? (nothingMoves(prepared).text.next ?? '') : wholeCommand(prepared)
+  return `next:  ${shellLines(command, 'next:  '.length, columns)}`
 }
 
 /** Every key of the region, one planned move after the other: it loses nothing. */
@@ -74,12 +86,15 @@ async function graceful(context: CliContext, keys: readonly string[], flags: Fai
   const { config } = await context.settings()
   if (flags.from === undefined && flags.to === undefined)
     throw usage('which region is left is not said', 'homeregion failover --from R --to R')
-  const { source, target } = await pairOf(quietEngine(context, world), config, flags)
+  const engine = quietEngine(context, world)
+  const { source, target } = await pairOf(engine, config, flags)
+  await requireNoExile(world.controlPlane, target)
   const records = await recordsOf(world.controlPlane, source, keys, flags.keysFile)
   if (records.length === 0) return context.out.line(`Nothing to do: no key is at home in ${source}.`)
+  await requireAnswer(engine, { source, target }, patienceMs(forcedSettings(config, source)))
   // Its keys are named by now.
   const { keysFile, ...rest } = flags
-  if (keysFile !== undefined) context.err.line(`${records.length} keys of ${keysFile}`)
+  if (keysFile !== undefined) context.err.line(`${counted(records.length, 'key')} of ${keysFile}`)
   await transfer(
     context,
     records.map(r => r.key),
@@ -97,12 +112,13 @@ function reasonFlag(flags: FailoverFlags): { readonly reason?: string } {
 }
 
 /** What was left out and found by looking is for a person to confirm; flags cannot agree to what they do not name. */
-function requirePair(context: CliContext, { pair, command }: Prepared): void {
+function requirePair(context: CliContext, prepared: Prepared): void {
+  const { pair } = prepared
   if (!pair.found || isInteractive(context)) return
   throw new HomeregionError('not-a-terminal', {
     fact: `--from and --to are not both given; ${pair.source} is dark and would be left for ${pair.target}, and there is no terminal to confirm that at`,
     state: 'Nothing was changed.',
-    next: command,
+    next: wholeCommand(prepared),
   })
 }
 
@@ -114,7 +130,7 @@ async function withAttestation(context: CliContext, world: World, prepared: Prep
     throw new HomeregionError('not-a-terminal', {
       fact: `${source} has no lease or external fence that holds, so a person has to say, with a reason, that it can no longer write`,
       state: 'Nothing was changed.',
-      next: `${prepared.command} --attest TEXT`,
+      next: wholeCommand(prepared),
     })
   const { input } = await import('../prompts.ts')
   const message = `Why can ${source} no longer write? (your word, on record; a second person has to agree)`
@@ -125,7 +141,7 @@ async function withAttestation(context: CliContext, world: World, prepared: Prep
     throw new HomeregionError('declined', {
       fact: `nobody said that ${source} can no longer write`,
       state: 'Nothing was changed.',
-      next: prepared.command,
+      next: wholeCommand(prepared),
     })
   const estimate = await estimateOf(engine, { ...prepared, attestation, records: prepared.estimate.keys })
   context.err.line(`Your word is taken: from now on nothing more is counted as lost.`)
@@ -133,28 +149,37 @@ async function withAttestation(context: CliContext, world: World, prepared: Prep
 }
 
 function movable(prepared: Prepared): { readonly prepared: Prepared; readonly plan: NonNullable<Prepared['plan']> } {
-  const { plan, estimate, pair } = prepared
+  const { plan } = prepared
   if (plan !== null && plan.moves.length > 0) return { prepared, plan }
-  if (estimate.keys.length === 0)
-    throw new HomeregionError('unknown-key', {
+  throw nothingMoves(prepared)
+}
+
+/** By the policy, or because there is nothing; what has to be written into the policy is a decision, so the rule is named and not proposed. */
+function nothingMoves({ estimate, pair, settings }: Prepared): HomeregionError {
+  const [only] = estimate.keys
+  if (only === undefined)
+    return new HomeregionError('unknown-key', {
       fact: `no key is at home in ${pair.source}`,
       state: 'Nothing was changed.',
       next: 'homeregion key list',
     })
-  throw new HomeregionError('loss-forbidden', {
-    fact: `the policy lets none of the ${estimate.keys.length} keys move: ${estimate.blocked.slice(0, 3).map(describeBlocked).join('; ')}`,
-    state: 'Nothing was changed.',
-    next: 'homeregion config show   (policy.loss)',
+  const none = settings.policy.loss.length === 0
+  const which = estimate.keys.length === 1 ? `${showKey(only.key)} stay` : `all ${estimate.keys.length} keys stay`
+  const why = none ? 'policy.loss has no rule' : estimate.blocked.slice(0, 3).map(describeBlocked).join('; ')
+  return new HomeregionError('loss-forbidden', {
+    fact: `the policy lets ${which}: ${why}`,
+    state: `Nothing was changed. What may be lost is said by a rule in policy.loss: { keys: PATTERN, rpo: 30s } (docs/FAILOVER.md).`,
+    next: none ? `${planCommand(pair)}   (once there is a rule)` : 'homeregion config show   (policy.loss: the first match counts)',
   })
 }
 
 /** Before the run is opened: what is too small now will not be enough later. */
-function requireCovered(acknowledgement: Acknowledgement, { estimate, fence, command }: Prepared): void {
-  const problem = acknowledgementProblem(acknowledgement, estimate)
+function requireCovered(acknowledgement: Acknowledgement, prepared: Prepared): void {
+  const problem = acknowledgementProblem(acknowledgement, prepared.estimate)
   if (problem === null) return
   throw new HomeregionError('loss-not-acknowledged', {
     fact: problem,
     state: 'Nothing was changed.',
-    next: `${command} --rpo-ack ${boundToType(estimate, fence, 'later')}`,
+    next: wholeCommand(prepared),
   })
 }

@@ -12,6 +12,7 @@ import { gatherLoss, type LossQuestion, readApplied } from '../../engine/gather-
 import { chooseFence, stoppedAgeMs } from '../../engine/outside-fence.ts'
 import { lookAtRegion, type Vantage } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
+import { requireOneLine } from '../one-line.ts'
 import { createOperator } from '../operator.ts'
 import { forcedCommand } from './command.ts'
 import type { ForcedFlags } from './flags.ts'
@@ -100,6 +101,7 @@ export function rivalsOf(open: readonly Run[], keys: readonly string[]): readonl
 /** Said now: from here on the estimate grows no more, by this word. */
 export function attested(engine: Engine, world: World, reason: string | undefined): Attestation | null {
   const text = reason?.trim() ?? ''
+  requireOneLine('attest', text)
   return text === '' ? null : { reason: text, by: `${world.holder.user}@${world.holder.host}`, saidAtMs: engine.clock.monotonicMs() }
 }
 

@@ -13,8 +13,12 @@ import { lookAtRegion } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
 import { answersOf, type ResumeFlags } from '../run-command.ts'
 import { acknowledge, parseAck, tokenAcknowledgement } from './acknowledge.ts'
+import { planCommand } from './command.ts'
 import { driveForced } from './drive.ts'
 import { attested, estimateOf, quietEngine } from './prepare.ts'
+
+/** As many keys as a command is still read with. */
+const NAMED = 5
 
 type Recorded = readonly (Evidence & { readonly recordedAt: string })[]
 
@@ -79,8 +83,10 @@ async function recall(
     const pair = { source, target, found: false }
     const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, records: run.moves })
     const command = `homeregion resume ${run.id}`
-    return await acknowledge(context, world.controlPlane, parseAck(flags.rpoAck), {
-      ...{ estimate, fence, planId: run.planId, command, runId: run.id, attested: attestation !== null },
+    // A token is for exactly these keys; many are all of the region's, as a rule.
+    const plan = planCommand(pair, run.moves.length > NAMED ? [] : run.moves.map(m => m.key))
+    return await acknowledge(context, world.controlPlane, parseAck(flags.rpoAck, plan), {
+      ...{ estimate, fence, planId: run.planId, command, plan, runId: run.id, attested: attestation !== null },
     })
   }
 

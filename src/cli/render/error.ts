@@ -46,6 +46,11 @@ export function errorJson(error: HomeregionError): string {
 // Server messages and names from outside may carry escapes that a terminal or a chat would act on. Line ends stay.
 const ACTIVE = /[^\P{Cc}\n\t]|[\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu
 
+/** The same for a text that has one line and no more, whatever somebody put into it. */
+export function onOneLine(text: string): string {
+  return printable(text).replace(/[\n\t]/g, c => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`)
+}
+
 export function printable(text: string): string {
   return text.replace(ACTIVE, c => `\\u{${(c.codePointAt(0) ?? 0).toString(16)}}`)
 }

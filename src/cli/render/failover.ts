@@ -6,8 +6,11 @@ import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showB
 import { describeFence } from '../../engine/outside-fence.ts'
 import { isOwn } from '../../engine/vantage.ts'
 import { boundToType, roomMs } from '../failover/acknowledge.ts'
+import { wholeCommand } from '../failover/command.ts'
 import type { Prepared } from '../failover/prepare.ts'
+import { onOneLine } from './error.ts'
 import { renderTable } from './table.ts'
+import { counted } from './words.ts'
 import { wrapped } from './wrapped.ts'
 
 const KEYS_SHOWN = 8
@@ -39,13 +42,7 @@ export function preparedText(prepared: Prepared, columns = Number.POSITIVE_INFIN
     '',
     ...keyLines(estimate),
     ...blockedLines(estimate),
-    ...(plan === null
-      ? []
-      : [
-          '',
-          `plan ${plan.id}; to own that loss${roomText(prepared)}:`,
-          `  ${prepared.command} --rpo-ack ${boundToType(estimate, fence, 'later')}`,
-        ]),
+    ...(plan === null ? [] : ['', `plan ${plan.id}; to own that loss: ${boundToType(estimate, fence, 'later')}${roomText(prepared)}`]),
   ].join('\n')
 }
 
@@ -104,7 +101,8 @@ const LABEL = 11
 
 function movingText({ keys, blocked }: LossEstimate): string {
   const moving = keys.length - blocked.length
-  return `${moving} of ${keys.length} ${keys.length === 1 ? 'key' : 'keys'} would move${blocked.length === 0 ? '' : `, ${blocked.length} stay where they are`}`
+  const staying = blocked.length === 1 ? '1 stays where it is' : `${blocked.length} stay where they are`
+  return `${moving} of ${counted(keys.length, 'key')} would move${blocked.length === 0 ? '' : `, ${staying}`}`
 }
 
 function knownText({ totals, source, sights }: LossEstimate): string {
@@ -114,14 +112,14 @@ function knownText({ totals, source, sights }: LossEstimate): string {
   }
   return totals.recoverable === 0
     ? `no write stands in the Kafka of ${source} and is missing at the target`
-    : `${totals.recoverable} writes stand in the Kafka of ${source} and are missing at the target: recoverable when it returns`
+    : `${counted(totals.recoverable, 'write')} in the Kafka of ${source}, missing at the target: recoverable when it returns`
 }
 
 function unknownText({ totals, source, stoppedAgeMs }: LossEstimate): string {
   const { ms, writes } = totals.unknown
   if (ms === null) return `nobody can say how much ${source} committed that nobody else has; only "any" covers that`
   const wait = stoppedAgeMs !== null && stoppedAgeMs < 0 ? `, with the ${showBound(-stoppedAgeMs)} until it is fenced` : ''
-  return `up to ${showBound(ms)} of writes${wait}; at most ${writes ?? 'an unknown number of'} writes: these will be LOST or come back late`
+  return `up to ${showBound(ms)} of writes${wait}; at most ${writes === null ? 'an unknown number of writes' : counted(writes, 'write')}: these will be LOST or come back late`
 }
 
 function observationText({ observation, target }: LossEstimate): string {
@@ -180,7 +178,7 @@ function contactText(sight: Sight): string {
 }
 
 export function preparedJson(prepared: Prepared, token: string | null): unknown {
-  const { pair, vantage, estimate, fence, plan, command } = prepared
+  const { pair, vantage, estimate, fence, plan } = prepared
   const { keys, blocked, totals, observation, stoppedAgeMs, sha256 } = estimate
   return {
     ...{
@@ -188,7 +186,7 @@ export function preparedJson(prepared: Prepared, token: string | null): unknown 
       target: pair.target,
       plan: plan?.id ?? null,
       fence,
-      command,
+      command: plan === null ? null : wholeCommand(prepared),
       ackToken: token,
       bound: boundToType(estimate, fence, 'later'),
       approvals: approvalsJson(prepared),
@@ -198,5 +196,7 @@ export function preparedJson(prepared: Prepared, token: string | null): unknown 
 }
 
 export function approvalLines(approvals: readonly Approval[]): readonly string[] {
-  return approvals.map(a => `    ${a.breakGlass ? '' : `${a.verdict}: `}${showVoice(a)}${a.reason.trim() === '' ? '' : `: ${a.reason}`}`)
+  return approvals.map(
+    a => `    ${a.breakGlass ? '' : `${a.verdict}: `}${showVoice(a)}${a.reason.trim() === '' ? '' : `: ${onOneLine(a.reason)}`}`,
+  )
 }

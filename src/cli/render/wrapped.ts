@@ -18,6 +18,14 @@ export function fittedAfter(printer: Pick<Printer, 'isTerminal' | 'columns'>, te
   return fitted(printer, `${' '.repeat(width)}${text}`, width).slice(width)
 }
 
+/** A command that still is one when it is copied: its lines end with what continues them. One with quotes in it stays whole. */
+export function shellLines(command: string, indent: number, columns: number): string {
+  if (command.includes("'")) return command
+  return wrapped(`${' '.repeat(indent)}${command}`, indent, columns - 2)
+    .slice(indent)
+    .replaceAll('\n', ' \\\n')
+}
+
 /** Broken between words; what follows the first line is indented. */
 export function wrapped(text: string, indent: number, columns: number): string {
   const lines: string[] = []
