@@ -11,6 +11,7 @@ import { createRunJournal } from '../../src/engine/run-journal.ts'
 import { createFakeEngine, createManualClock, only, step } from './engine-fixture.ts'
 
 const MOVE = { key: 'k', source: 'a', target: 'b', epoch: 1, seq: 1 }
+const SAID = { runId: 'run-1', breakGlass: false, byStarter: false, at: 'now' }
 const lost = (code: ErrorCode) => new HomeregionError(code, { fact: `the answer of ${code}` })
 
 type Script = {
@@ -19,10 +20,14 @@ type Script = {
   /** Where the request that was lost is by the time the run takes a new token: nowhere, or committed just before it. */
   readonly arrivesLate?: boolean
   readonly silent?: boolean
+  /** Another policy of approvals comes into force while the commit is under way: one key is too many by it. */
+  readonly stricter?: boolean
+  readonly rejected?: boolean
 }
 
 /** A run with a lease withheld that comes to hand its only key over, and whose request for it ends as the script says. */
-async function handOver({ error, arrivesLate = false, silent = false }: Script) {
+async function handOver({ error, arrivesLate = false, silent = false, stricter = false, rejected = false }: Script) {
+  let sent = false
   const done: string[] = []
   let home = 'a'
   let token = 1
@@ -44,7 +49,12 @@ async function handOver({ error, arrivesLate = false, silent = false }: Script) 
     renew: () => Promise.resolve(),
     release: () => Promise.resolve(),
     leaseStates: async () =>
-      await ask(() => [{ region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, withheldBy: 'run-1', stops: true }]),
+      await ask(() => [
+        { region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, withheldBy: 'run-1', stops: true },
+      ]),
+    approvalPolicy: () =>
+      Promise.resolve({ approvers: ['bob'], needed: 1, aboveKeys: sent && stricter ? 0 : 9, since: 'then', starter: 'ada' }),
+    approvals: () => Promise.resolve(sent && rejected ? [{ ...SAID, verdict: 'rejected' as const, approver: 'bob', reason: 'wait' }] : []),
     releaseLease: async () => await ask(() => void done.push('lease released')),
     commit: async (_lease: RunLease, change: JournalChange) =>
       await ask(() => {
@@ -65,11 +75,19 @@ async function handOver({ error, arrivesLate = false, silent = false }: Script) 
     ...createFakeEngine([region], {}, createManualClock()),
     controlPlane,
     stream: () => only<RegionStream>({ announce: () => Promise.resolve() }),
-    fault: (name: string) =>
-      name === 'forced:looking' ? Promise.reject(error instanceof Error ? error : new Error('none')) : Promise.resolve(),
+    fault: (name: string) => {
+      if (name !== 'forced:looking') return Promise.resolve()
+      sent = true
+      return Promise.reject(error instanceof Error ? error : new Error('none'))
+    },
   }
   const activate = step('activate', [], { action: { kind: 'activate' } })
-  const runbook = { name: 'failover', intent: 'failover', title: '', steps: [activate] } as unknown as Runbook
+  const runbook = {
+    name: 'failover',
+    intent: 'failover',
+    title: '',
+    steps: [step('approve', ['approved']), activate],
+  } as unknown as Runbook
   const plan = { id: 'plan', pinned: { runbook, text: '', sha256: '', origin: '' }, moves: [MOVE], alreadyThere: [], dropped: [] }
   const parts = { engine, operator: { ...engine.operator, watches: false }, settings: { policy: {}, lease: null, external: [] } as never }
   const move = createForcedMove(parts, createRunJournal(engine, lease()), runbook, {
@@ -111,4 +129,17 @@ test('while the authority is silent nothing is opened and nothing released, and 
   expect(looked.end.code).toBe('outcome-unknown')
   expect(looked.end.state).toMatch(/^Nothing was handed over: the commit was not sent\. /)
   expect([...sent.done, ...looked.done]).toEqual([])
+})
+
+test('a commit that is refused for want of approvals leaves the run waiting for them, with what it had put up', async () => {
+  const { end, done } = await handOver({ error: lost('approval-refused'), stricter: true })
+  expect(end).toEqual({
+    code: 'OPEN',
+    state: 'Nothing was handed over; a still owns the keys on record. What keeps it from writing was left as it is.',
+  })
+  expect(done).toEqual([])
+  // A rejection is an answer, and ends it.
+  const rejected = await handOver({ error: lost('approval-refused'), stricter: true, rejected: true })
+  expect(rejected.end.code).toBe('approval-refused')
+  expect(rejected.done).toEqual(['lease released', 'run REFUSED'])
 })

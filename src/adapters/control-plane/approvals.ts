@@ -88,8 +88,8 @@ async function said(connection: Connection, runId: string, verdict: ApprovalVerd
 function problem(runId: string, error: unknown): HomeregionError | null {
   if (violated(error) === 'approval_by_another')
     return refused(
-      'the one who began a run cannot approve it, unless the glass is broken',
-      `homeregion approve ${runId}   (another login)   or, if nobody is there:   homeregion approve ${runId} --break-glass --reason TEXT`,
+      'the one who began a run cannot approve it, unless by breaking the glass (--break-glass --reason TEXT), when nobody else is there',
+      `homeregion approve ${runId}   (another login)`,
       error,
     )
   if (violated(error) === 'approval_break_glass')
@@ -97,8 +97,8 @@ function problem(runId: string, error: unknown): HomeregionError | null {
   if (sqlstate(error) !== REFUSAL.notApproved) return null
   const who = error instanceof Error ? error.message : 'the login is not among the approvers'
   return refused(
-    `${who} of the control plane's policy, which is policy.approvals as of the last homeregion init`,
-    `homeregion approve ${runId}   (a login of policy.approvals; if that was changed since, first homeregion init, --without the dark region)`,
+    `${who} of the control plane's policy, which is policy.approvals as of the last homeregion init (--without the dark region)`,
+    `homeregion approve ${runId}   (a login of policy.approvals)`,
     error,
   )
 }
