@@ -40,6 +40,27 @@ test('a key that is moved there and back has risen by two epochs, and its log te
   expect(await ada.auditBreak()).toBeNull()
 })
 
+test('a control plane that takes nothing is called that, by every command that changes something', async () => {
+  const [record] = await registered(1)
+  const admin = await fixture.raw('admin')
+  await admin.query('alter role homeregion_operator set default_transaction_read_only = on')
+  const standby = fixture.store()
+  const refused = {
+    code: 'control-plane-unreachable',
+    exit: 'unreachable',
+    text: { state: 'Nothing was changed.', next: 'homeregion doctor' },
+  }
+  try {
+    await expect(standby.ownership([record?.key ?? ''])).resolves.toHaveLength(1)
+    await expect(standby.register([{ key: 'tenant-standby', homeRegion: 'region-a' }])).rejects.toMatchObject(refused)
+    await expect(standby.openRun(planFor(record === undefined ? [] : [record], 'region-b'), HOLDER, null)).rejects.toMatchObject(refused)
+    await expect(standby.approve('run-1', 'approved', '', false)).rejects.toMatchObject(refused)
+    await expect(standby.noteExile('region-a', 'fenced')).rejects.toMatchObject(refused)
+  } finally {
+    await admin.query('alter role homeregion_operator reset default_transaction_read_only')
+  }
+})
+
 test('the second run on a key is told who holds it, since when and under which run', async () => {
   const records = await registered(2)
   const lease = await ada.openRun(planFor(records, 'region-b'), HOLDER, 'maintenance')

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { tsxLoader } from '../../sandbox/tsx-loader.ts'
+import { translate } from '../../src/adapters/control-plane/refusals.ts'
 import { newEntry } from '../../src/adapters/files/fence-entry.ts'
 import { createFenceJournal } from '../../src/adapters/files/fence-journal.ts'
 import { createFenceNotes } from '../../src/adapters/files/fence-notes.ts'
@@ -179,7 +180,7 @@ test('the note of a fence is found by the next process, with and without the con
 
 test('a control plane that answers and cannot write stops no fence: said, and handed over later', async () => {
   const [folder, log] = [temporaryFolder(), createLog()]
-  log.refuses = () => databaseError('25006', 'cannot execute INSERT in a read-only transaction')
+  log.refuses = () => translate(databaseError('25006', 'cannot execute INSERT in a read-only transaction')) as Error
   const journal = createFenceJournal(folder, 'billing', log, ADDRESS)
   const notes = wall(journal)
   const note = noteOf('applying', ['x'])

@@ -35,6 +35,13 @@ export const REFUSAL = {
   tokenUsed: 'HC017',
 } as const
 
+const READ_ONLY = '25006'
+
+/** It answers, and takes nothing: what it says of others is worth asking for. */
+export function isReadOnly(error: HomeregionError): boolean {
+  return error.fields['sqlstate'] === READ_ONLY
+}
+
 export function sqlstate(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.code ?? null) : null
 }
@@ -74,6 +81,16 @@ export function translate(error: unknown): unknown {
       return new HomeregionError(
         'privilege-missing',
         { fact: `the control plane login lacks a privilege: ${error.message}`, state: 'Nothing was changed.', next: 'homeregion init' },
+        { cause: error, fields },
+      )
+    case READ_ONLY:
+      return new HomeregionError(
+        'control-plane-unreachable',
+        {
+          fact: `the control plane is read-only (a standby that was not promoted?): ${error.message}`,
+          state: 'Nothing was changed.',
+          next: 'homeregion doctor',
+        },
         { cause: error, fields },
       )
     case '40003':

@@ -1,7 +1,7 @@
 import { isHomeregionError } from '../../domain/errors.ts'
 import type { FenceEntry, FenceJournal } from '../../domain/fence.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
-import { sqlstate } from '../control-plane/refusals.ts'
+import { isReadOnly, sqlstate } from '../control-plane/refusals.ts'
 import { createFenceJournalFile } from './fence-journal-file.ts'
 
 /** Entries handed over at once; an outage of a day has fewer. */
@@ -23,7 +23,7 @@ export function createFenceJournal(folder: string, service: string, controlPlane
   let turn: Promise<unknown> = Promise.resolve()
 
   const noAnswer = (error: unknown): null => {
-    silent ||= isHomeregionError(error, 'control-plane-unreachable') || isHomeregionError(error, 'outcome-unknown')
+    silent ||= isHomeregionError(error, 'outcome-unknown') || (isHomeregionError(error, 'control-plane-unreachable') && !isReadOnly(error))
     refusal = textOf(error)
     return null
   }

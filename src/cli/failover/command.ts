@@ -1,8 +1,8 @@
 import type { OutsideFence } from '../../domain/checks.ts'
+import type { LossEstimate } from '../../domain/loss.ts'
 import { shellWord } from '../shell-word.ts'
 import { boundToType } from './acknowledge.ts'
 import type { ForcedFlags } from './flags.ts'
-import type { Prepared } from './prepare.ts'
 
 type Regions = { readonly source: string; readonly target: string }
 
@@ -33,8 +33,10 @@ export function planAsAsked(keys: readonly string[], flags: ForcedFlags): string
   return ['homeregion plan failover', ...what(keys, flags), ...regions].join(' ')
 }
 
+type Owned = { readonly command: string; readonly estimate: LossEstimate; readonly fence: OutsideFence }
+
 /** With the loss that it would own, as it stands now. */
-export function wholeCommand({ command, estimate, fence }: Pick<Prepared, 'command' | 'estimate' | 'fence'>): string {
+export function wholeCommand({ command, estimate, fence }: Owned): string {
   return `${command} --rpo-ack ${boundToType(estimate, fence, 'later')}`
 }
 
