@@ -104,11 +104,39 @@ async function forced(store: ControlPlane, record: OwnershipRecord): Promise<voi
   await admin.query(`insert into homeregion_control.schema_version (version, applied_by) values ($1, 'as if') on conflict do nothing`, [
     CONTROL_PLANE_VERSION,
   ])
+  const bare = (await admin.query(`select to_regclass('homeregion_control.redeemed_token') as there`)).rows[0]?.there === null
+  // What it names, without a rule, where the schema has no such thing yet.
+  if (bare) {
+    await admin.query('create table homeregion_control.redeemed_token (hash text, run_id text, expires_at timestamptz, at timestamptz)')
+    await admin.query('grant all on homeregion_control.redeemed_token to public')
+    await admin.query('alter table homeregion_control.acknowledgement add column token_used_at timestamptz')
+  }
   const lease = await store.openRun(failoverPlan([record]), HOLDER, 'region is dark', { seize: true })
   const change = await forcedChange(store, lease, [record], { source: record.homeRegion })
   await store.commit(lease, { forced: change })
+  if (bare) {
+    await admin.query('drop table homeregion_control.redeemed_token')
+    await admin.query('alter table homeregion_control.acknowledgement drop column token_used_at')
+    await tokenUsed(lease.runId)
+  }
   await store.commit(lease, { keyOutcomes: [{ key: record.key, outcome: 'moved' }], runState: 'DONE' })
   await admin.query(`delete from homeregion_control.schema_version where applied_by = 'as if'`)
+}
+
+const OLD_TOKEN = 'a token of before it had a run'
+
+/** As it stood in the record of a run that had used one. */
+async function tokenUsed(runId: string): Promise<void> {
+  await admin.query(
+    `insert into homeregion_control.ack_token (hash, plan_id, keys_sha256, estimate_sha256, bound_ms, expires_at)
+    select $2, r.plan_id, 'k', 'e', 1, now() + interval '1 h' from homeregion_control.run r where r.id = $1`,
+    [runId, OLD_TOKEN],
+  )
+  await admin.query(
+    `insert into homeregion_control.acknowledgement (id, run_id, plan_id, kind, bound_ms, keys_sha256, token_hash, token_expires_at)
+    select gen_random_uuid(), $1, t.plan_id, 'token', 1, 'k', t.hash, t.expires_at from homeregion_control.ack_token t where t.hash = $2`,
+    [runId, OLD_TOKEN],
+  )
 }
 
 type Recorded = ReadonlyMap<string, readonly Readonly<Record<string, unknown>>[]>
@@ -142,8 +170,8 @@ describe.each(Array.from({ length: CONTROL_PLANE_VERSION - 1 }, (_, i) => i + 1)
       const { halfway, draining } = await used(old, version)
       const before = await recorded()
       const histories = await Promise.all(['moved', 'halfway', 'resting'].map(async key => await old.history(key)))
-      const forced = async (from: ControlPlane) => (await from.forcedFailovers({ limit: 5 })).map(f => ({ ...f, ageMs: null }))
-      const forcedBefore = version >= FORCED_SINCE ? await forced(old) : []
+      const failovers = async (from: ControlPlane) => (await from.forcedFailovers({ limit: 5 })).map(f => ({ ...f, ageMs: null }))
+      const forcedBefore = version >= FORCED_SINCE ? await failovers(old) : []
 
       const done = await installControlPlane({ config: fixture.config, secrets: fixture.secrets, dryRun: false })
       expect(done).toMatchObject({ fromVersion: version, version: CONTROL_PLANE_VERSION, applied: true })
@@ -156,8 +184,10 @@ describe.each(Array.from({ length: CONTROL_PLANE_VERSION - 1 }, (_, i) => i + 1)
       const store = fixture.store()
       expect(await store.facts()).toMatchObject({ version: CONTROL_PLANE_VERSION, schemaProblems: [], privilegeProblems: [] })
       expect(await Promise.all(['moved', 'halfway', 'resting'].map(async key => await store.history(key)))).toEqual(histories)
-      expect(await forced(store)).toEqual(forcedBefore)
+      expect(await failovers(store)).toEqual(forcedBefore)
       expect(await store.auditBreak()).toBeNull()
+      const [taken] = await store.forcedFailovers({ limit: 1 })
+      if (taken !== undefined) expect(await store.ackTokenOf(taken.runId)).toMatchObject({ hash: OLD_TOKEN, usedBy: taken.runId })
 
       const lease = await store.takeRun(halfway.runId, HOLDER, true)
       const fenced = await only(store.commit(lease, { ownership: [{ transition: 'fence', expected: draining }] }))
