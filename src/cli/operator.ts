@@ -21,7 +21,12 @@ export type Answers = {
   readonly confirmCount: number | null
 }
 
-export type Signals = { readonly interrupted: () => boolean; readonly stop: () => void }
+export type Signals = {
+  readonly interrupted: () => boolean
+  /** Ends a question that nobody is there to answer any more. None where nobody is asked. */
+  readonly leaving?: AbortSignal
+  readonly stop: () => void
+}
 
 /** The person at the terminal, or the flags that stand for one. Off a terminal nothing is ever asked. */
 export function createOperator(
@@ -41,9 +46,10 @@ export function createOperator(
     report,
     interrupted: signals.interrupted,
     confirm: async (step, plan) =>
-      answered(step, plan, answers) ?? (terminal && !signals.interrupted() ? await asking(() => ask(context, step, plan)) : false),
+      answered(step, plan, answers) ??
+      (terminal && !signals.interrupted() ? await asking(() => ask(context, step, plan, signals.leaving)) : false),
     atDeadline: async (step, evidence) =>
-      terminal && !signals.interrupted() ? await asking(() => askAtDeadline(step, evidence)) : 'abort',
+      terminal && !signals.interrupted() ? await asking(() => askAtDeadline(step, evidence, signals.leaving)) : 'abort',
   }
 }
 
@@ -77,9 +83,9 @@ function answered(step: Step, plan: Plan, answers: Answers): boolean | null {
   return answers.confirmCount === null ? null : answers.confirmCount === plan.moves.length
 }
 
-async function ask(context: CliContext, step: Step, plan: Plan): Promise<boolean> {
+async function ask(context: CliContext, step: Step, plan: Plan, leaving: AbortSignal | undefined): Promise<boolean> {
   const { confirm, input } = await import('./prompts.ts')
-  const options = { signal: AbortSignal.timeout(CONFIRM_TIMEOUT_MS), output: process.stderr }
+  const options = { signal: patience(CONFIRM_TIMEOUT_MS, leaving), output: process.stderr }
   try {
     if (step.confirm === 'plain') return await confirm({ message: step.title, default: false }, options)
     const first = plan.moves[0]
@@ -87,17 +93,20 @@ async function ask(context: CliContext, step: Step, plan: Plan): Promise<boolean
       plan.moves.length === 1 && first !== undefined
         ? [`the key (${showKey(first.key)})`, first.key]
         : ['the number of keys', String(plan.moves.length)]
-    const typed = await input({ message: `Type ${what} to move ${plan.moves.length === 1 ? 'it' : 'them'} to ${first?.target ?? ''}:` }, options)
+    const typed = await input(
+      { message: `Type ${what} to move ${plan.moves.length === 1 ? 'it' : 'them'} to ${first?.target ?? ''}:` },
+      options,
+    )
     if (typed === expected) return true
     context.err.line(`That is not ${what}.`)
     return false
   } catch {
-    // Ctrl-C, end of input or the time-out: no answer is no.
+    // Ctrl-C, end of input, a terminal that is gone or the time-out: no answer is no.
     return false
   }
 }
 
-async function askAtDeadline(step: Step, evidence: readonly Evidence[]): Promise<'wait' | 'abort'> {
+async function askAtDeadline(step: Step, evidence: readonly Evidence[], leaving: AbortSignal | undefined): Promise<'wait' | 'abort'> {
   const { select } = await import('./prompts.ts')
   const blocked = evidence.filter(e => e.verdict !== 'pass').map(e => e.check)
   try {
@@ -109,36 +118,45 @@ async function askAtDeadline(step: Step, evidence: readonly Evidence[]): Promise
           { name: `wait as long again (${step.withinMs / 1000} s)`, value: 'wait' as const },
         ],
       },
-      { signal: AbortSignal.timeout(DEADLINE_TIMEOUT_MS), output: process.stderr },
+      { signal: patience(DEADLINE_TIMEOUT_MS, leaving), output: process.stderr },
     )
   } catch {
     return 'abort'
   }
 }
 
+function patience(ms: number, leaving: AbortSignal | undefined): AbortSignal {
+  return AbortSignal.any([AbortSignal.timeout(ms), ...(leaving === undefined ? [] : [leaving])])
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+type SignalName = (typeof SIGNALS)[number]
+
 /**
- * The first Ctrl-C (or termination) lets the current step finish and saves; the second leaves at once, by the signal itself. Neither
- * releases a fence.
+ * The first Ctrl-C (or termination, or a terminal that is gone) lets the current step finish and saves; the second leaves at once, by the signal
+ * itself. Neither releases a fence.
  */
-export function watchSignals(context: CliContext, onFirst: () => void): Signals & { readonly name: () => 'SIGINT' | 'SIGTERM' | null } {
-  let seen: 'SIGINT' | 'SIGTERM' | null = null
-  const handle = (signal: 'SIGINT' | 'SIGTERM') => {
+export function watchSignals(context: CliContext, onFirst: () => void): Signals & { readonly name: () => SignalName | null } {
+  let seen: SignalName | null = null
+  const leaving = new AbortController()
+  const handle = (signal: SignalName) => {
+    // Nobody reads any more, and what cannot be written must not end the work on it.
+    if (signal === 'SIGHUP') for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
     if (seen !== null) {
       stop()
       process.kill(process.pid, signal)
       return
     }
     seen = signal
+    leaving.abort()
     context.err.line(
       '\ninterrupted: the current step finishes and the state is saved. Again to leave at once (the journal settles it on resume).',
     )
     onFirst()
   }
   const stop = () => {
-    process.off('SIGINT', handle)
-    process.off('SIGTERM', handle)
+    for (const name of SIGNALS) process.off(name, handle)
   }
-  process.on('SIGINT', handle)
-  process.on('SIGTERM', handle)
-  return { interrupted: () => seen !== null, name: () => seen, stop }
+  for (const name of SIGNALS) process.on(name, handle)
+  return { interrupted: () => seen !== null, leaving: leaving.signal, name: () => seen, stop }
 }

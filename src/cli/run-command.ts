@@ -62,7 +62,7 @@ export async function driven<T extends { readonly exit: ExitName }>(
     progress.close()
     if (format === 'json') context.out.line(show.json(end))
     else context.out.line(fittedLines(context.out, printable(show.text(end))))
-    context.exit(end.exit === 'interrupted' && signals.name() === 'SIGTERM' ? 'terminated' : end.exit)
+    context.exit(end.exit === 'interrupted' && signals.name() !== 'SIGINT' ? 'terminated' : end.exit)
   } finally {
     progress.close()
     signals.stop()

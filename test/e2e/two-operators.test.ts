@@ -1,6 +1,8 @@
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { SandboxRegion } from '../../sandbox/layout.ts'
 import type { CliRun } from '../rig/cli.ts'
+import { startAtTerminal } from '../rig/terminal.ts'
 import { eventually, runIdOf, stopped, useScene } from './scene.ts'
 
 const scene = useScene([
@@ -12,6 +14,7 @@ const scene = useScene([
   'two-handed',
   'two-fencing',
   'two-drained',
+  'two-hung-up',
 ])
 
 describe.concurrent('a key that a run holds', () => {
@@ -43,6 +46,21 @@ describe.concurrent('a key that a run holds', () => {
     expect((await first.done).code).toBe(0)
     await scene.writableOnlyAt(key, 'region-b', 2)
     await scene.writableOnlyAt(other, 'region-a', 1)
+  })
+})
+
+describe('an operator whose connection is lost at the question', () => {
+  it('has said no: the run is closed, and the key is free for the next', async () => {
+    const key = scene.key('two-hung-up')
+    const state = join(scene.dir, 'hung-up')
+    const lost = startAtTerminal(['--config', scene.rig.config, 'transfer', key, '--to', 'region-b'], { HOMEREGION_STATE_DIR: state })
+    await lost.sees(/Type the key \(/)
+    lost.hangsUp()
+    await lost.done
+    const open = async () => JSON.parse((await scene.rig.cli(['status', key, '-o', 'json'])).stdout) as { openRuns: unknown[] }
+    await eventually('the run is closed', async () => (await open()).openRuns.length === 0)
+    const next = await scene.transfer(key, 'region-b')
+    expect(next.code, next.stderr).toBe(0)
   })
 })
 

@@ -13,6 +13,8 @@ export interface TerminalRun {
   types(line: string): void
   /** Ctrl-C, as the terminal sends it. */
   interrupts(): void
+  /** As when the window is closed, or the connection to the host is lost. */
+  hangsUp(): void
   readonly done: Promise<number | null>
 }
 
@@ -53,6 +55,7 @@ export function startAtTerminal(args: readonly string[], environment: Readonly<R
     },
     types: line => send(`${line}\r`),
     interrupts: () => send('\u0003'),
+    hangsUp: () => void child.kill('SIGKILL'),
     done,
   }
 }

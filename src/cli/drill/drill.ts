@@ -9,6 +9,8 @@ import type { CliContext, World } from '../context.ts'
 import { watchSignals } from '../operator.ts'
 import { drillText } from '../render/drill.ts'
 import { printable } from '../render/error.ts'
+import { fittedLines } from '../render/wrapped.ts'
+import { bringHome } from './bring-home.ts'
 import { type Leg, leg } from './leg.ts'
 
 export type DrillFlags = {
@@ -24,32 +26,36 @@ export async function drill(context: CliContext, flags: DrillFlags): Promise<voi
   const format = context.format('json')
   const { config } = await context.settings()
   const world = await context.connect()
-  const { records, source, target } = await canaries(
-    world,
-    config.regions.map(r => r.name),
-    flags,
-  )
   const consumer = composeFarConsumer(config, context.env)
   const signals = watchSignals(context, () => undefined)
-  const began = performance.now()
   try {
+    const { returned: before } = await bringHome(context, world, flags, signals.interrupted)
+    const { records, source, target } = await canaries(
+      world,
+      config.regions.map(r => r.name),
+      flags,
+    )
     const keys = records.map(r => r.key)
+    const id = randomUUID()
+    // From here on whoever comes after a killed process knows where the keys belong.
+    if (flags.return) await world.controlPlane.beginDrill({ id, home: source, target, keys, holder: world.holder })
+    const began = performance.now()
     const { runbook } = flags
     const there = await leg(context, world, { keys, to: target, runbook, interrupted: signals.interrupted })
     // Counted before the way back: what is written then has another epoch.
-    const stays = there.outcome === 'moved' && there.wanted
+    const stays = there.outcome === 'pre-empted' || there.wanted
     const count = there.outcome === 'moved' && !stays ? await counted(consumer, source, target, records) : null
-    // An interrupted drill ends by the way back: its keys do not belong where they are now.
+    // An interrupted drill ends by the way back, and so does one that moved some of its keys: they do not belong where they are now.
+    const away = flags.return && !stays ? (await world.controlPlane.ownership(keys)).filter(r => r.homeRegion !== source) : []
     const back =
-      there.outcome === 'moved' && flags.return && !stays
-        ? await leg(context, world, { keys, to: source, runbook, interrupted: () => false })
-        : null
-    const result = resultOf({ source, target, keys: keys.length, there, back, count, flags, tookMs: performance.now() - began })
+      away.length > 0 ? await leg(context, world, { keys: away.map(r => r.key), to: source, runbook, interrupted: () => false }) : null
+    const tookMs = performance.now() - began
+    const result = resultOf({ id, source, target, keys: keys.length, before, there, back, count, flags, tookMs })
     // Before the record: whoever waits for the keys goes on once it is there.
     const found = result.outcome === 'passed' ? [] : await world.controlPlane.ownership(keys)
     await world.controlPlane.recordDrill(result)
     if (format === 'json') context.out.line(JSON.stringify(result))
-    else context.out.line(printable(drillText(result, { there, back, wanted: flags.return, found })))
+    else context.out.line(fittedLines(context.out, printable(drillText(result, { there, back, wanted: flags.return, found, keys }))))
     const name = signals.name()
     context.exit(name === null ? exitOf(result, there, back) : name === 'SIGTERM' ? 'terminated' : 'interrupted')
   } finally {
@@ -95,16 +101,19 @@ async function counted(consumer: FarConsumer, source: string, target: string, re
 }
 
 function resultOf(about: {
+  readonly id: string
   readonly source: string
   readonly target: string
   readonly keys: number
+  /** Brought home first: an earlier drill had left them. */
+  readonly before: readonly string[]
   readonly there: Leg
   readonly back: Leg | null
   readonly count: FarCount | null
   readonly flags: DrillFlags
   readonly tookMs: number
 }): DrillResult {
-  const { source, target, keys, there, back, count, flags, tookMs } = about
+  const { id, source, target, keys, before, there, back, count, flags, tookMs } = about
   const legs = [there, ...(back === null ? [] : [back])]
   const clean = count !== null && count.duplicates === 0 && count.gaps === 0
   const outcome: DrillResult['outcome'] =
@@ -116,7 +125,7 @@ function resultOf(about: {
           ? 'missed-objective'
           : 'passed'
   return {
-    ...{ id: randomUUID(), source, target, keys, outcome },
+    ...{ id, source, target, keys, outcome },
     recoveryMs: there.recoveryMs === null ? null : Math.round(there.recoveryMs),
     objectiveMs: flags.objective,
     ...{ duplicates: count?.duplicates ?? null, gaps: count?.gaps ?? null },
@@ -125,6 +134,8 @@ function resultOf(about: {
       way: 'planned move of canary keys',
       runs: legs.flatMap(l => (l.runId === null ? [] : [l.runId])),
       events: count?.events ?? null,
+      writes: count?.writes ?? null,
+      broughtHomeFirst: before,
       returned: back === null ? null : back.outcome === 'moved',
       returnMs: back?.recoveryMs === undefined || back.recoveryMs === null ? null : Math.round(back.recoveryMs),
       why: legs.flatMap(l => (l.why === null ? [] : [l.why])),
@@ -136,7 +147,7 @@ function exitOf({ outcome }: DrillResult, there: Leg, back: Leg | null): 'done' 
   if (outcome === 'passed') return 'done'
   if (outcome === 'pre-empted') return 'conflict'
   if (outcome === 'missed-objective') return 'changes'
-  return there.outcome === 'moved' && back?.outcome !== 'moved' ? 'needsHuman' : 'refused'
+  return (there.outcome === 'moved' || back !== null) && back?.outcome !== 'moved' ? 'needsHuman' : 'refused'
 }
 
 function usage(fact: string): HomeregionError {
