@@ -17,7 +17,7 @@ export type LateEvents = {
   readonly next: string
 }
 
-type Parts = Pick<World, 'region'> & { readonly controlPlane: Pick<ControlPlane, 'forcedFailovers' | 'reconcileItems'> }
+type Parts = Pick<World, 'region'> & { readonly controlPlane: Pick<ControlPlane, 'forcedFailovers' | 'reconcileItems' | 'reconcileCounts'> }
 
 /** A status is read while a region is dark: what it keeps is worth this much of the reader's time. */
 const WAIT_MS = 1_500

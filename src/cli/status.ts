@@ -4,7 +4,6 @@ import type { LoggedFence } from '../domain/fence.ts'
 import { OPEN_STATES, type Run } from '../domain/journal.ts'
 import { parseKey, showKey } from '../domain/key.ts'
 import type { ControlPlane } from '../domain/ports.ts'
-import { undecidedRuns } from '../engine/undecided-runs.ts'
 import type { CliContext } from './context.ts'
 import { reconcile } from './fence/tell.ts'
 import { lateEvents } from './late-events.ts'
@@ -149,7 +148,7 @@ async function forcedStatus(
       const approvals = (await Promise.all(failovers.map(f => controlPlane.approvals(f.runId)))).flat()
       const state = seen.find(r => r.region === exile.region)?.state
       const answers = state === 'reached' ? true : state === 'dark' || state === 'missed' ? false : null
-      return { exile, failovers, approvals, answers, undecidedRuns: await undecidedRuns(controlPlane, exile) }
+      return { exile, failovers, approvals, answers, lists: await controlPlane.reconcileCounts(exile.runIds) }
     }),
   )
 }

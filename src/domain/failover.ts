@@ -184,6 +184,8 @@ export type ReconcileItem = ReconcileFinding & {
   readonly decidedBy: string | null
 }
 
+export type ReconcileCount = { readonly runId: string; readonly found: number; readonly undecided: number }
+
 export const DRILL_OUTCOMES = ['passed', 'missed-objective', 'failed', 'pre-empted'] as const
 export type DrillOutcome = (typeof DRILL_OUTCOMES)[number]
 
@@ -301,6 +303,8 @@ export interface FailoverControl {
     runId: string,
     filter: { key?: string; undecided?: boolean; after?: { readonly key: string; readonly id: string }; limit: number },
   ): Promise<readonly ReconcileItem[]>
+  /** How many items each of these runs has, and how many nobody has decided; in the order given. */
+  reconcileCounts(runIds: readonly string[]): Promise<readonly ReconcileCount[]>
   /** Once; the same decision again changes nothing. @throws `epoch-moved` when it was decided otherwise, `unknown-run` when there is no such item */
   decideReconcileItem(runId: string, id: string, decision: ReconcileDecision, reason: string): Promise<ReconcileItem>
 

@@ -180,6 +180,10 @@ describe('a forced failover', () => {
     ])
     await expect(early).rejects.toMatchObject({ code: 'HC012' })
     expect(await store.reconcileItems(lease.runId, { undecided: true, limit: 10 })).toHaveLength(2)
+    expect(await store.reconcileCounts(['run-of-nobody', lease.runId])).toEqual([
+      { runId: 'run-of-nobody', found: 0, undecided: 0 },
+      { runId: lease.runId, found: 2, undecided: 2 },
+    ])
     await store.decideReconcileItem(lease.runId, 'event-1', 'reapplied', 'still wanted')
     expect(await store.decideReconcileItem(lease.runId, 'event-1', 'reapplied', 'again')).toMatchObject({ reason: 'still wanted' })
     await expect(store.decideReconcileItem(lease.runId, 'event-1', 'dropped', 'no')).rejects.toMatchObject({ code: 'epoch-moved' })
@@ -433,8 +437,13 @@ test('a drill that did not end is known by where its keys are and who brought th
   await store.beginDrill(other)
   await store.recordDrill({ ...result, id: other.id, outcome: 'pre-empted', detail: { returned: null } })
   expect((await store.unfinishedDrills()).some(d => d.id === other.id)).toBe(false)
-  await moveKey(store, away, source, 'drill: home again')
+  const home = await moveKey(store, away, source, 'drill: home again')
   expect(await mine()).toEqual([])
+  // What a newer drill does with the key is that one's business.
+  const newer = { ...begun, id: randomUUID(), keys: [a.key] }
+  await store.beginDrill(newer)
+  await moveKey(store, home, target, 'drill: once more')
+  expect((await store.unfinishedDrills()).filter(d => d.keys.includes(a.key)).map(d => d.id)).toEqual([newer.id])
 })
 
 test('10,000 keys are handed over in one commit', async () => {

@@ -30,7 +30,9 @@ const world = (counts: Readonly<Record<string, () => Count>>, lists: Readonly<Re
     forcedFailovers: () => Promise.resolve([{ runId: 'run-1', target: 'region-b', keys: [{ key: 'one' }] }] as unknown as ForcedFailover[]),
     reconcileItems: (runId: string) =>
       Promise.resolve((lists[runId] ?? []).map(eventId => ({ content: { eventId } }) as unknown as ReconcileItem)),
-  } satisfies Pick<ControlPlane, 'forcedFailovers' | 'reconcileItems'>,
+    reconcileCounts: (runIds: readonly string[]) =>
+      Promise.resolve(runIds.map(runId => ({ runId, found: lists[runId]?.length ?? 0, undecided: lists[runId]?.length ?? 0 }))),
+  } satisfies Pick<ControlPlane, 'forcedFailovers' | 'reconcileItems' | 'reconcileCounts'>,
 })
 const counted = (undecided: number) => () => Promise.resolve({ total: 9, undecided })
 const dark = () => Promise.reject(new HomeregionError('region-unreachable', { fact: 'region-c database does not answer' }))

@@ -60,8 +60,8 @@ describe('a region', () => {
 })
 
 const exile = (more: Partial<Exile>): Exile => ({
-  ...{ id: 'e', region: 'region-a', runIds: ['run-1', 'run-2'], since: '2026-01-02T03:04:05.000Z', done: [], undecided: 0, endedAt: null },
-  ...{ endedBy: null, endReason: null, ...more },
+  ...{ id: 'e', region: 'region-a', runIds: ['run-1', 'run-2'], since: '2026-01-02T03:04:05.000Z', done: [], endedAt: null },
+  ...{ undecided: 0, endedBy: null, endReason: null, ...more },
 })
 const failover = {
   ...{ id: 'f', runId: '0b3e5c5e-3f1f-4d52-9a37-0d0a27a6d0f1', source: 'region-a', target: 'region-b', fence: 'source-attested' },
@@ -70,7 +70,7 @@ const failover = {
   keys: Array.from({ length: 49 }, (_, nth) => ({ key: `tenant-${nth}`, recoverable: 0, unknown: { ms: 36_300, writes: 498 } })),
 } as unknown as ForcedFailover
 const forced = (more: Partial<Exile>, rest: Partial<ForcedStatus> = {}): ForcedStatus => ({
-  ...{ exile: exile(more), failovers: [failover], approvals: [], undecidedRuns: [], answers: true, ...rest },
+  ...{ exile: exile(more), failovers: [failover], approvals: [], lists: [], answers: true, ...rest },
 })
 
 describe('an exile', () => {
@@ -85,11 +85,23 @@ describe('an exile', () => {
 
   it('asks for what its state needs: a decision on a run that has something undecided, or its return', () => {
     const done = ['fenced', 'listed'] as const
-    const undecided = text({ exiles: [forced({ done, undecided: 46 }, { undecidedRuns: ['run-1'] })] })
-    expect(undecided).toContain('compared: 46 undecided of the writes that only one side has')
+    const undecided = text({
+      exiles: [
+        forced(
+          { done, undecided: 12 },
+          {
+            lists: [
+              { runId: 'run-1', found: 46, undecided: 12 },
+              { runId: 'run-2', found: 0, undecided: 0 },
+            ],
+          },
+        ),
+      ],
+    })
+    expect(undecided).toContain('compared: 46 writes that only one side has, 12 undecided')
     expect(undecided).toContain('next: homeregion reconcile run-1 --undecided')
     const decided = text({ exiles: [forced({ done })] })
-    expect(decided).toContain('all is decided; not level yet')
+    expect(decided).toContain('compared: nothing that only one side has; not level yet')
     expect(decided).toMatch(/next: homeregion rejoin region-a$/m)
   })
 
@@ -104,9 +116,21 @@ describe('an exile', () => {
   it('keeps its number of keys, its direction and what is undecided when it is pasted', () => {
     const pasted = statusPaste({
       ...QUIET_STATUS,
-      exiles: [forced({ done: ['fenced', 'listed'], undecided: 46 }, { undecidedRuns: ['run-1'] })],
+      exiles: [
+        forced(
+          { done: ['fenced', 'listed'], undecided: 12 },
+          {
+            lists: [
+              { runId: 'run-1', found: 46, undecided: 12 },
+              { runId: 'run-2', found: 0, undecided: 0 },
+            ],
+          },
+        ),
+      ],
     })
-    expect(pasted).toContain('EXILE region-a: 49 keys went region-a -> region-b\n  compared: 46 undecided')
+    expect(pasted).toContain(
+      'EXILE region-a: 49 keys went region-a -> region-b\n  compared: 46 writes that only one side has, 12 undecided',
+    )
     expect(pasted.replace(/\s+/g, ' ')).toContain('at 2026-01-02T03:04:05.000Z by homeregion_operator')
     expect(Math.max(...pasted.split('\n').map(line => line.length))).toBeLessThanOrEqual(72)
   })

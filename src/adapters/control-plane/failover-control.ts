@@ -7,7 +7,7 @@ import { askDrillToYield, beginDrill, drillAskedToYield, lastDrills, recordDrill
 import { endExile, listExiles, noteExile } from './exiles.ts'
 import { listForcedFailovers } from './forced-queries.ts'
 import { readObservations, readSights, recordObservation } from './observations.ts'
-import { decideReconcileItem, putReconcileItems, readReconcileItems } from './reconcile-items.ts'
+import { countReconcileItems, decideReconcileItem, putReconcileItems, readReconcileItems } from './reconcile-items.ts'
 import { grantLease, leadAgents, noteLeaseStops, readLeases, releaseLease, withholdLease } from './region-leases.ts'
 
 /** What forced failovers stand on, over the same session. `coded` turns what the database says into our errors. */
@@ -40,6 +40,7 @@ export function createFailoverControl(
     noteExile: async (region, step) => await coded(async () => await noteExile(connection, region, step)),
     endExile: async (region, reason) => await coded(async () => await endExile(connection, region, reason)),
     putReconcileItems: async (runId, items) => await coded(async () => await putReconcileItems(connection, runId, items)),
+    reconcileCounts: async runIds => await coded(async () => await countReconcileItems(connection, runIds)),
     reconcileItems: async (runId, filter) => await coded(async () => await readReconcileItems(connection, runId, filter)),
     decideReconcileItem: async (runId, id, decision, reason) =>
       await coded(async () => await decideReconcileItem(connection, runId, id, decision, reason)),

@@ -1,6 +1,6 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Json } from '../../domain/evidence.ts'
-import type { ReconcileDecision, ReconcileFinding, ReconcileItem, ReconcileKind } from '../../domain/failover.ts'
+import type { ReconcileCount, ReconcileDecision, ReconcileFinding, ReconcileItem, ReconcileKind } from '../../domain/failover.ts'
 import type { Connection, Row } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
 import { isoTime } from './ownership-records.ts'
@@ -49,6 +49,17 @@ export async function readReconcileItems(
     [runId, filter.key ?? null, filter.undecided ?? false, filter.after?.key ?? null, filter.after?.id ?? null, filter.limit],
   )
   return found.rows.map(item)
+}
+
+export async function countReconcileItems(connection: Connection, runIds: readonly string[]): Promise<readonly ReconcileCount[]> {
+  const counted = await connection.query(
+    'read',
+    `select r.id, count(i.run_id) as found, count(i.run_id) filter (where i.decision is null) as undecided
+    from unnest($1::text[]) with ordinality as r(id, nth) left join homeregion_control.reconcile_item i on i.run_id = r.id
+    group by r.id, r.nth order by r.nth`,
+    [runIds],
+  )
+  return counted.rows.map(row => ({ runId: row.id as string, found: Number(row.found), undecided: Number(row.undecided) }))
 }
 
 export async function decideReconcileItem(

@@ -1,4 +1,4 @@
-import type { Approval, Exile, ForcedFailover } from '../../domain/failover.ts'
+import type { Approval, Exile, ForcedFailover, ReconcileCount } from '../../domain/failover.ts'
 import { showBound } from '../../domain/loss.ts'
 import { approvalLines } from './failover.ts'
 import { counted } from './words.ts'
@@ -8,8 +8,8 @@ export type ForcedStatus = {
   readonly exile: Exile
   readonly failovers: readonly ForcedFailover[]
   readonly approvals: readonly Approval[]
-  /** Runs on whose list something is undecided, oldest first. */
-  readonly undecidedRuns: readonly string[]
+  /** What is on the list of each of its runs, oldest first. */
+  readonly lists: readonly ReconcileCount[]
   /** An agent reaches the region's database; null: none looks. */
   readonly answers: boolean | null
 }
@@ -44,25 +44,28 @@ export function forcedLines(forced: ForcedFailover, approvals: readonly Approval
 }
 
 /** What has to survive every cut. */
-function exileSummary({ exile, failovers }: ForcedStatus): readonly string[] {
+function exileSummary(forced: ForcedStatus): readonly string[] {
+  const { exile, failovers } = forced
   const keys = new Set(failovers.flatMap(f => f.keys.map(k => k.key))).size
   const targets = [...new Set(failovers.map(f => f.target))].join(', ')
-  return [`EXILE ${exile.region}: ${counted(keys, 'key')} went ${exile.region} -> ${targets}`, `  ${comparedText(exile)}`]
+  return [`EXILE ${exile.region}: ${counted(keys, 'key')} went ${exile.region} -> ${targets}`, `  ${comparedText(forced)}`]
 }
 
 /** Zero undecided says something only where somebody has compared. */
-function comparedText({ region, done, undecided }: Exile): string {
-  const open = `${undecided} undecided`
+function comparedText({ exile: { region, done, undecided }, lists }: ForcedStatus): string {
+  const found = lists.reduce((sum, list) => sum + list.found, 0)
   if (!done.includes('listed')) {
-    const before = undecided === 0 ? '' : `; ${open} of what was found before`
+    const before = found === 0 ? '' : `; found before: ${counted(found, 'write')}, ${undecided} undecided`
     return `${done.includes('fenced') ? 'fenced, ' : ''}not compared yet: how much only ${region} has is not known${before}`
   }
-  if (undecided > 0) return `compared: ${open} of the writes that only one side has`
-  return done.includes('level') ? 'all is decided, and level; not open yet' : 'compared: all is decided; not level yet'
+  const what = found === 0 ? 'nothing that only one side has' : `${counted(found, 'write')} that only one side has`
+  if (undecided > 0) return `compared: ${what}, ${undecided} undecided`
+  return `compared: ${what}${found === 0 ? '' : ', all decided'}; ${done.includes('level') ? 'level, and not open yet' : 'not level yet'}`
 }
 
-function exileNext({ exile, undecidedRuns: [run], answers }: ForcedStatus): string {
-  if (exile.done.includes('listed') && run !== undefined) return `homeregion reconcile ${run} --undecided`
+function exileNext({ exile, lists, answers }: ForcedStatus): string {
+  const open = lists.find(list => list.undecided > 0)
+  if (exile.done.includes('listed') && open !== undefined) return `homeregion reconcile ${open.runId} --undecided`
   return `homeregion rejoin ${exile.region}${answers === true ? '' : '   (when it is back)'}`
 }
 

@@ -61,15 +61,17 @@ export type StandingFence = LoggedFence & { readonly stops: number }
 /** Why somebody has to look, the worst first; empty: nobody has to. */
 export function reasonsOf(status: Omit<Status, 'degraded'>): readonly string[] {
   const { openRuns, keys, fences, leases, exiles, late, regions, unfinished } = status
+  const isDark = (region: string) => regions.some(r => r.region === region && r.state === 'dark')
   const found = [
     ...regions.filter(r => r.state === 'dark').flatMap(regionReasons),
     ...exiles.map(({ exile }) => `${exile.region} is in exile`),
     ...(openRuns.length > 0 ? [`${counted(openRuns.length, 'run')} not over`] : []),
     ...(keys.some(k => k.state !== 'ACTIVE') ? ['keys that nobody can write'] : []),
     ...fences.filter(f => f.event !== 'applied' || f.stops > 0).map(f => `fence ${f.fence} of ${f.region}`),
-    ...late.map(l => `late events in ${l.region}`),
+    ...late.filter(l => l.undecided !== null).map(l => `late events in ${l.region}`),
     ...leases.filter(leaseIsMissing).map(l => `lease of ${l.region} is not renewed`),
     ...regions.filter(r => r.state !== 'dark').flatMap(regionReasons),
+    ...late.filter(l => l.undecided === null && !isDark(l.region)).map(l => `whether ${l.region} has late events is not known`),
     ...unfinished.map(d => `a drill ${d.home} -> ${d.target} has not ended`),
   ]
   return [...new Set(found)]
@@ -163,10 +165,12 @@ export function statusPaste(status: Status): string {
   return fence(lines.map(plain))
 }
 
-function linesOf(run: Run, { consents, approvals }: Status): readonly string[] {
+function linesOf(run: Run, { consents, approvals, exiles }: Status): readonly string[] {
   const awaited = consents.find(c => c.runId === run.id)
-  const said = approvals.filter(a => a.runId === run.id)
-  return runLines(run, awaited, said)
+  // Once it is committed they stand with its exile.
+  const committed = exiles.some(({ exile }) => exile.runIds.includes(run.id))
+  const said = committed ? [] : approvals.filter(a => a.runId === run.id)
+  return runLines(run, committed ? undefined : awaited, said)
 }
 
 function nobodyLooks({ regions }: Status): boolean {
@@ -185,7 +189,9 @@ function stateText({ homeRegion, state }: { readonly homeRegion: string; readonl
 function stayedLines(status: Status): readonly string[] {
   return status.exiles.flatMap(({ exile: { region, done } }) => {
     if (!status.counts.some(c => c.homeRegion === region && c.keys > 0)) return []
-    const writes = done.includes('fenced') ? 'it is fenced, so that nobody can write them' : 'whether it writes them is not known'
+    // By whoever closed it: an agent does before anybody types.
+    const isFenced = done.includes('fenced') || status.fences.some(f => f.region === region && f.event === 'applied')
+    const writes = isFenced ? 'it is fenced, so that nobody can write them' : 'whether it writes them is not known'
     return [`in exile: nobody else has these keys of ${region}; ${writes}`]
   })
 }
