@@ -54,7 +54,7 @@ export function holderIsGone(world: World, run: Run): boolean {
   return run.holder.host === mine.host && !isAlive(run.holder.pid)
 }
 
-function isAlive(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true

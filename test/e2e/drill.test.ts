@@ -5,7 +5,7 @@ import type { DrillResult } from '../../src/domain/failover.ts'
 import type { Rehearsal } from '../../src/domain/rehearsal.ts'
 import { COMMAND_TIMEOUT_MS, runIdOf, stopped, useScene } from './scene.ts'
 
-const scene = useScene(['canary-1', 'canary-2', 'busy', 'lost', 'wanted', 'late', 'orphan'])
+const scene = useScene(['canary-1', 'canary-2', 'busy', 'lost', 'wanted', 'late', 'orphan', 'between'])
 
 const drill = async (keys: readonly string[], ...more: readonly string[]) =>
   await scene.rig.cli(['drill', '--keys', keys.map(key => scene.key(key)).join(','), ...more], { timeoutMs: 120_000 })
@@ -33,7 +33,7 @@ test('canary keys move there and back under writes; how long it took is kept and
 test('an objective that is missed is said by the exit code, and the keys come back all the same', async () => {
   const run = await drill(['lost'], '--objective', '1ms')
   expect(run.code, run.stdout + run.stderr).toBe(2)
-  expect(run.stdout).toMatch(/^drill missed-objective: 1 canary keys region-a -> region-b/m)
+  expect(run.stdout).toMatch(/^drill missed-objective: 1 canary key region-a -> region-b/m)
   expect((await scene.ownership(scene.key('lost'))).record).toBe('ACTIVE region-a epoch 3')
 })
 
@@ -98,6 +98,31 @@ test('a drill whose process is dead keeps nobody waiting: its run is aborted, an
   expect(real.stderr).toMatch(/nobody drives run .* its keys are taken back/)
   await scene.writableOnlyAt(key, 'region-b', 3)
 })
+
+test('a drill that was killed is ended by the next one: its keys are brought home first, wherever it died, and that is said', async () => {
+  const key = scene.key('between')
+  const passes = await scene.rig.cli(['drill', '--keys', key, '-o', 'json'], { env: { HOMEREGION_FAULT: 'count' } })
+  expect(passes.code, passes.stdout + passes.stderr).toBe(0)
+  // Nobody wrote: that is no rehearsal of the consumers, and is not told as one.
+  expect(JSON.parse(passes.stdout)).toMatchObject({ outcome: 'passed', detail: { writes: 0 } })
+  expect((await scene.rig.cli(['status'])).stdout).toContain('nothing was written: consumers not exercised')
+  const points = [...passes.stderr.matchAll(/^fault-point (\d+) (\S+)$/gm)].map(([, nth, name]) => ({ nth: nth ?? '', name }))
+  const closed = points.filter(p => p.name === 'close:after')
+  const drained = points.filter(p => p.name === 'drain:applied')
+  expect([closed.length, drained.length]).toEqual([2, 2])
+  // Between its two moves there is no open run that could tell; on the way back there is one, and it moves the other way.
+  for (const nth of [closed[0]?.nth ?? '', drained[1]?.nth ?? '']) {
+    const killed = await scene.rig.cli(['drill', '--keys', key], { env: { HOMEREGION_FAULT: `kill@${nth}` } })
+    expect(killed.signal, killed.stdout + killed.stderr).toBe('SIGKILL')
+    expect((await scene.ownership(key)).record).toMatch(/ region-b /)
+    const next = await drill(['between'], '-o', 'json')
+    expect(next.code, next.stdout + next.stderr).toBe(0)
+    expect(next.stderr.match(/did not end; its keys belong in region-a/g)).toHaveLength(1)
+    expect(next.stderr).toContain('brought home to region-a in ')
+    expect(JSON.parse(next.stdout)).toMatchObject({ source: 'region-a', target: 'region-b', outcome: 'passed' })
+    expect((await scene.ownership(key)).record).toMatch(/^ACTIVE region-a /)
+  }
+}, 180_000)
 
 test('keys that nobody named, or that are at home in two regions, are drilled by nobody', async () => {
   expect((await scene.rig.cli(['drill'])).code).toBe(64)

@@ -22,6 +22,10 @@ values ($1, $2, $3, $4::jsonb, $5, $6, $7)`,
   ])
 }
 
+/** A key is its newest drill's business: whatever an older one left was brought home before that one began. */
+const newestOf = (key: string) => `not exists (select 1 from homeregion_control.drill_begun later
+    where later.keys ? ${key} and (later.at, later.id) > (b.at, b.id))`
+
 /**
  * Whatever ended it: by where its keys are, and who brought them there. One that gave way leaves its keys where they were asked for; one that is
  * recorded as returned is not looked at again.
@@ -33,13 +37,13 @@ cross join lateral (
   cross join lateral (select l.run_id, l.at from homeregion_control.ownership_log l
     where l.key = o.key and l.from_home <> l.to_home order by l.seq desc limit 1) moved
   join homeregion_control.run r on r.id = moved.run_id and starts_with(r.reason, $1)
-  where o.home_region <> b.home and moved.at >= b.at
+  where o.home_region <> b.home and moved.at >= b.at and ${newestOf('k')}
 ) away
 left join lateral (
   select r.id as run_id from homeregion_control.run r
   join homeregion_control.run_key k on k.run_id = r.id
   where r.open and k.open and starts_with(r.reason, $1) and r.started_at >= b.at
-    and k.key in (select jsonb_array_elements_text(b.keys)) limit 1
+    and k.key in (select jsonb_array_elements_text(b.keys)) and ${newestOf('k.key')} limit 1
 ) open on true
 where not exists (select 1 from homeregion_control.drill d
   where d.id = b.id and (d.outcome = 'pre-empted' or d.detail -> 'returned' = 'true'))

@@ -43,9 +43,11 @@ where ${identifier(inbox.columns.eventId)}::text = any ($1) group by 1`,
         [written.map(row => String(row.id))],
       )
       const times = new Map(applied.map(row => [String(row.id), Number(row.times)]))
-      const versions = versionsOf(written.filter(row => row.own !== true))
+      const writes = written.filter(row => row.own !== true)
+      const versions = versionsOf(writes)
       return {
         events: written.length,
+        writes: writes.length,
         duplicates: versions.repeated + [...times.values()].reduce((sum, n) => sum + n - 1, 0),
         gaps: versions.missing + written.filter(row => !times.has(String(row.id))).length,
       }

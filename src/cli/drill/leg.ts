@@ -9,6 +9,7 @@ import type { CliContext, World } from '../context.ts'
 import { createOperator } from '../operator.ts'
 import { requestPlan } from '../plan-request.ts'
 import { createProgress, noLiveLine } from '../render/progress.ts'
+import { counted } from '../render/words.ts'
 import { pinned } from '../settle-run.ts'
 
 /** One way of a drill: how it ended, and when the first write was admitted at the target. */
@@ -17,6 +18,8 @@ export type Leg = {
   readonly outcome: 'moved' | 'failed' | 'pre-empted'
   readonly recoveryMs: number | null
   readonly why: string | null
+  /** What helps where it failed; null: nothing that is known. */
+  readonly next: string | null
   /** Somebody asked for the keys, and they were moved all the same: it was too late to take them back. */
   readonly wanted: boolean
 }
@@ -48,29 +51,40 @@ export async function leg(
       asked.report(event)
     },
   }
-  const stopped = (): Pick<Leg, 'outcome' | 'why'> =>
-    others.who() === null ? { outcome: 'failed', why: 'interrupted' } : { outcome: 'pre-empted', why: `${others.who()} asked for the keys` }
+  const stopped = (): Pick<Leg, 'outcome' | 'why' | 'recoveryMs' | 'wanted' | 'next'> => ({
+    ...{ recoveryMs: null, wanted: false, next: null },
+    ...(others.who() === null
+      ? { outcome: 'failed', why: 'interrupted' }
+      : { outcome: 'pre-empted', why: `${others.who()} asked for the keys` }),
+  })
   try {
     const plan = await requestPlan(context, keys, { to, runbook, confirmCount: keys.length })
-    const reason = `${DRILL_MARK}${keys.length} canary keys to ${to}`
+    const reason = `${DRILL_MARK}${counted(keys.length, 'canary key')} to ${to}`
     const end = await startRun(world.engine(operator), plan, { reason, observeMs: 0 })
     const bad = end.keys.find(k => k.end.exit !== 'done')
     if (bad === undefined) {
       const who = others.who() ?? (await world.controlPlane.drillAskedToYield(end.runId))
       const why = who === null ? null : `${who} asked for the keys`
-      return { runId: end.runId, outcome: 'moved', recoveryMs: admittedMs, why, wanted: who !== null }
+      return { runId: end.runId, outcome: 'moved', recoveryMs: admittedMs, why, next: null, wanted: who !== null }
     }
     if (end.exit === 'interrupted') {
-      await letGo(world, { ...operator, interrupted: () => false }, end.runId)
-      return { runId: end.runId, recoveryMs: null, wanted: false, ...stopped() }
+      await letGo(world, { ...operator, interrupted: () => false }, end.runId, false)
+      return { runId: end.runId, ...stopped() }
     }
     const why = `${showKey(bad.move.key)}: ${bad.end.fact}; ${bad.end.state}`
-    return { runId: end.runId, outcome: 'failed', recoveryMs: null, why, wanted: false }
+    return { runId: end.runId, outcome: 'failed', recoveryMs: null, why, next: bad.end.next, wanted: false }
   } catch (error) {
     if (!isHomeregionError(error)) throw error
-    if (error.code === 'interrupted') return { runId, recoveryMs: null, wanted: false, ...stopped() }
+    if (error.code === 'interrupted') return { runId, ...stopped() }
     const given = others.who() !== null || TAKEN.some(code => code === error.code)
-    return { runId, outcome: given ? 'pre-empted' : 'failed', recoveryMs: null, why: error.text.fact, wanted: false }
+    return {
+      runId,
+      outcome: given ? 'pre-empted' : 'failed',
+      recoveryMs: null,
+      why: error.text.fact,
+      next: error.text.next ?? null,
+      wanted: false,
+    }
   } finally {
     others.stop()
     progress.close()
@@ -81,9 +95,9 @@ export async function leg(
 const TAKEN = ['key-busy', 'superseded', 'run-closed', 'run-leased', 'epoch-moved', 'plan-stale'] as const
 
 /** Nothing of a drill is left for others to settle: what was begun is taken back; what was handed over already is opened where it is now. */
-async function letGo(world: World, operator: Operator, runId: string): Promise<void> {
+export async function letGo(world: World, operator: Operator, runId: string, takeOver: boolean): Promise<void> {
   const engine = world.engine(operator)
-  const back = await abortRun(engine, runId, pinned(runId), { takeOver: false })
+  const back = await abortRun(engine, runId, pinned(runId), { takeOver })
   if (!isOpen(back)) return
   await resumeRun(engine, runId, pinned(runId), { reason: null, observeMs: 0, takeOver: false })
 }

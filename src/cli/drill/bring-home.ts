@@ -1,0 +1,94 @@
+import type { UnfinishedDrill } from '../../domain/drill.ts'
+import { formatMs } from '../../domain/duration.ts'
+import { HomeregionError } from '../../domain/errors.ts'
+import { showKey } from '../../domain/key.ts'
+import type { CliContext, World } from '../context.ts'
+import { createOperator } from '../operator.ts'
+import { printable } from '../render/error.ts'
+import { createProgress, noLiveLine } from '../render/progress.ts'
+import { fitted } from '../render/wrapped.ts'
+import { holderIsGone, isAlive } from '../settle-run.ts'
+import type { DrillFlags } from './drill.ts'
+import { leg, letGo } from './leg.ts'
+
+/**
+ * Keys of this drill that an earlier one left on the way are brought back to where they belong before anything else: what this one would find
+ * where they are is no home of theirs. Nothing is taken from a drill that is under way.
+ * @throws `key-busy` for one between its two moves, `needs-human` when they cannot be brought home
+ */
+export async function bringHome(
+  context: CliContext,
+  world: World,
+  { keys = [], runbook }: Pick<DrillFlags, 'keys' | 'runbook'>,
+  interrupted: () => boolean,
+): Promise<{ readonly returned: readonly string[] }> {
+  const returned: string[] = []
+  for (const drill of await world.controlPlane.unfinishedDrills()) {
+    if (!drill.keys.some(key => keys.includes(key)) || (await isUnderWay(world, drill))) continue
+    tell(context, `the drill that ${whose(drill)} began at ${drill.at} did not end; its keys belong in ${drill.home}`)
+    if (drill.openRun !== null) await endRun(context, world, drill.openRun)
+    const now = (await world.controlPlane.unfinishedDrills()).find(d => d.id === drill.id)
+    returned.push(...(now === undefined ? [] : await moveHome(context, world, now, { runbook, interrupted })))
+  }
+  return { returned }
+}
+
+// A drill between its two moves counts at the far consumers: seconds. One that is this old is dead, whatever its process's number is used for now.
+const BETWEEN_MS = 15 * 60_000
+
+/** One whose run lives keeps its keys; the drill that was asked for meets it as it would any other run. */
+async function isUnderWay(world: World, drill: UnfinishedDrill): Promise<boolean> {
+  if (drill.openRun !== null) {
+    const run = await world.controlPlane.run(drill.openRun)
+    return run !== null && run.leaseAlive && !holderIsGone(world, run)
+  }
+  const { host, pid } = drill.holder
+  const here = host === world.holder.host && pid !== world.holder.pid && isAlive(pid)
+  if (!here || Date.now() - Date.parse(drill.at) > BETWEEN_MS) return false
+  throw new HomeregionError('key-busy', {
+    fact: `the drill that ${whose(drill)} began at ${drill.at} is between its two moves`,
+    state: 'Nothing was changed.',
+    next: 'homeregion status   (the same command once that drill has ended)',
+  })
+}
+
+/** What was begun is taken back, or ended where it cannot be: either way the keys can be moved again. */
+async function endRun(context: CliContext, world: World, runId: string): Promise<void> {
+  const run = await world.controlPlane.run(runId)
+  if (run === null) return
+  tell(context, `its run ${runId} is ended first`)
+  const progress = createProgress(context.err, noLiveLine)
+  const answers = { yes: true, confirm: run.moves[0]?.key ?? null, confirmCount: run.moves.length }
+  const operator = createOperator(context, answers, progress.report, { interrupted: () => false, stop: () => undefined }, progress.close)
+  await letGo(world, operator, runId, holderIsGone(world, run))
+}
+
+async function moveHome(
+  context: CliContext,
+  world: World,
+  drill: UnfinishedDrill,
+  how: { readonly runbook: string; readonly interrupted: () => boolean },
+): Promise<readonly string[]> {
+  const { away, home } = drill
+  const began = performance.now()
+  const back = await leg(context, world, { keys: away, to: home, ...how })
+  const names = away.map(showKey).join(' ')
+  if (back.outcome === 'moved') {
+    tell(context, `brought home to ${home} in ${formatMs(performance.now() - began)}: ${names}\n`)
+    return away
+  }
+  const found = await world.controlPlane.ownership(away)
+  throw new HomeregionError(back.outcome === 'pre-empted' ? 'key-busy' : 'needs-human', {
+    fact: `the keys that an earlier drill left could not be brought home to ${home}: ${back.why ?? 'not known why'}`,
+    state: `${found.map(r => `${showKey(r.key)} is ${r.state}, home ${r.homeRegion}, epoch ${r.epoch}`).join('; ')}. No drill was begun.`,
+    next: back.next ?? `homeregion transfer ${names} --to ${home}`,
+  })
+}
+
+function whose({ holder }: UnfinishedDrill): string {
+  return `${holder.user}@${holder.host} pid ${holder.pid}`
+}
+
+function tell({ err }: CliContext, text: string): void {
+  err.line(fitted(err, printable(text), 2))
+}
