@@ -35,14 +35,18 @@ async function told(about: {
     approvalPolicy: () =>
       Promise.resolve({ approvers: ['alice', 'bob', 'carol'], needed: about.needed ?? 1, aboveKeys: 0, since: 'then', starter: 'alice' }),
   })
-  const context = only<CliContext>({ format: () => 'text', out: printer, connect: () => Promise.resolve(only<World>({ controlPlane })) })
+  const context = only<CliContext>({
+    format: () => 'text',
+    out: printer,
+    connect: () => Promise.resolve({ controlPlane } as unknown as World),
+  })
   await say(context, 'run-1', 'approved', { reason: about.before === true ? 'something else' : 'seen' })
   for (const line of lines) expect(line.length).toBeLessThanOrEqual(80)
   return lines.join('\n')
 }
 
 test('an approval says who has to type what now: nobody, where the process that waits lives', async () => {
-  expect(await told({})).toMatch(/^next: {2}homeregion status {3}\(nothing else: it goes on by itself in pid 7\n? +of alice@vm\)$/m)
+  expect(await told({})).toMatch(/^next: {2}homeregion status {3}\(nothing else: it goes on by itself in pid 7 of\n +alice@vm\)$/m)
   expect(await told({ run: { leaseAlive: false } })).toMatch(/^next: {2}homeregion resume run-1$/m)
   const lacking = await told({ needed: 2 })
   expect(lacking).toContain('state: 1 of 2 approvals.')
