@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
-import { drillLine } from '../../src/cli/render/drill.ts'
+import type { Leg } from '../../src/cli/drill/leg.ts'
+import { drillLine, drillText } from '../../src/cli/render/drill.ts'
 import type { Drill } from '../../src/domain/failover.ts'
 
 const AT = '2026-03-01T03:00:00.000Z'
@@ -19,4 +20,23 @@ it('says when it was rehearsed last, how long it took and what the far consumers
 it('never shows what was not counted as none, nor a drill that failed as one that passed', () => {
   const failed = after(DAY, { outcome: 'failed', recoveryMs: null, gaps: null, duplicates: null })
   expect(failed).toContain('FAILED: no write at the target, unknown gaps, unknown duplicates')
+})
+
+it('does not call none missed of none a rehearsal of the consumers', () => {
+  expect(after(DAY, { detail: { writes: 0 } })).toMatch(/: 12\.4 s, nothing was written: consumers not exercised$/)
+  expect(after(DAY, { detail: { writes: 1 } })).toMatch(/0 gaps, 0 duplicates$/)
+})
+
+it('names what helps when it failed: the way home first, else what the step named, else where it is written down', () => {
+  const leg = (outcome: Leg['outcome'], next: string | null = null): Leg => ({
+    ...{ runId: 'run-1', outcome, recoveryMs: null, why: 'no', next, wanted: false },
+  })
+  const text = (there: Leg, back: Leg | null, detail: Drill['detail'] = null) =>
+    drillText({ ...drill, outcome: 'failed', detail }, { there, back, wanted: true, found: [], keys: ['c-1', 'c-2'] })
+  expect(text(leg('moved'), leg('failed', 'homeregion doctor'))).toMatch(
+    /^next: {2}homeregion drill --keys c-1,c-2 {3}\(brings them home first\)$/m,
+  )
+  expect(text(leg('failed', 'homeregion doctor'), null)).toMatch(/^next: {2}homeregion doctor$/m)
+  expect(text(leg('moved'), leg('moved'), { runs: ['run-1'] })).toMatch(/^next: {2}homeregion run show run-1$/m)
+  expect(text(leg('failed'), null)).toMatch(/^next: {2}homeregion doctor$/m)
 })

@@ -39,14 +39,27 @@ export async function sandboxDrill(context: CliContext, objectiveMs: number): Pr
   }
 }
 
+/** Off a terminal a step that takes long says so from time to time: a screen that stands still looks like one that hangs. */
+const STILL_MS = 10_000
+
 async function createStages(context: CliContext): Promise<Stages & { close(): void }> {
   const { err } = context
   const live = err.isTerminal ? (await import('../live-line.ts')).createLiveLine(process.stderr) : noLiveLine
+  let running: NodeJS.Timeout | undefined
   return {
     do: async (title, work) => {
-      live.show(title)
       const began = performance.now()
+      let saidMs = 0
+      const still = () => {
+        const tookMs = performance.now() - began
+        if (live.show(`${title}   (${formatMs(tookMs)})`) || tookMs - saidMs < STILL_MS) return
+        saidMs = tookMs
+        err.line(`..  ${formatMs(tookMs).padStart(7)}  ${printable(title)}`)
+      }
+      still()
+      running = setInterval(still, 1_000)
       const told = (ok: boolean) => {
+        clearInterval(running)
         live.clear()
         const mark = ok ? err.style.green('ok') : err.style.red('NO')
         err.line(`${mark} ${formatMs(performance.now() - began).padStart(7)}  ${printable(title)}`)
@@ -60,7 +73,10 @@ async function createStages(context: CliContext): Promise<Stages & { close(): vo
         throw error
       }
     },
-    close: () => live.clear(),
+    close: () => {
+      clearInterval(running)
+      live.clear()
+    },
   }
 }
 
