@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { configText, type SandboxSettings, type Servers } from './config-text.ts'
 import { initialise } from './initialise.ts'
 import { type Layout, layout, REGIONS, type SandboxRegion } from './layout.ts'
@@ -56,7 +56,7 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
       claimFolder(paths.dir)
       return await withUpLock(paths.lock, async () => {
         const servers = await startServers(context)
-        writeConfiguration(paths, configText(servers, secrets, options))
+        writeConfiguration(paths, configText(servers, secrets, options), progress)
         if (!installed) await initialise(paths, progress)
         const services = options.services === false ? [] : await startServices({ ...context, servers })
         for (const service of services) progress(`${service.region}          service on ${service.url}`)
@@ -94,7 +94,13 @@ function claimFolder(dir: string): void {
   writeFileSync(mark, 'homeregion sandbox down removes this folder\n')
 }
 
-function writeConfiguration(paths: Layout, text: string): void {
+/** What somebody tried out in it is not lost: the sandbox needs its own, and theirs is kept beside it. */
+function writeConfiguration(paths: Layout, text: string, progress: (line: string) => void): void {
+  const former = existsSync(paths.config) ? readFileSync(paths.config, 'utf8') : text
+  if (former !== text) {
+    writeFileSync(`${paths.config}.former`, former, { mode: 0o600 })
+    progress(`${basename(paths.config)} is reset to the sandbox's own; what stood there is kept: ${basename(paths.config)}.former`)
+  }
   writeFileSync(paths.config, text, { mode: 0o600 })
   writeFileSync(paths.environment, `export HOMEREGION_CONFIG='${paths.config.replaceAll("'", "'\\''")}'\n`, { mode: 0o600 })
 }

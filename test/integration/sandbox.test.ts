@@ -43,10 +43,14 @@ test('every part of the sandbox that is killed comes back at the next up, with i
   await client.end()
   for (const part of sandbox.processes.list()) await killProcess(part)
   expect(sandbox.status().filter(part => part.running)).toEqual([])
+  const { config } = sandbox.layout
+  const own = readFileSync(config, 'utf8')
+  writeFileSync(config, `${own}# mine\n`)
 
   const again = await sandbox.up()
 
   expect(sandbox.status().filter(part => !part.running)).toEqual([])
+  expect([readFileSync(config, 'utf8'), readFileSync(`${config}.former`, 'utf8')]).toEqual([own, `${own}# mine\n`])
   expect(again.regions['region-a'].postgres.port).toBe(running.regions['region-a'].postgres.port)
   expect(again.regions['region-b'].kafka.brokers).toEqual(running.regions['region-b'].kafka.brokers)
   const after = await rig.current.pg('region-a')

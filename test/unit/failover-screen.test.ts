@@ -90,7 +90,7 @@ test.each([[[]], [['fenced', 'listed', 'level']]])('a target in exile is refused
   const exile = only<Exile>({ region: 'region-b', since: '2026-01-01T00:00:00Z', endedAt: null, done: done as Exile['done'] })
   const exiles = async () => await Promise.resolve([exile])
   const error = await codedError(async () => await requireNoExile({ exiles }, 'region-b'))
-  expect([error.code, error.exit, error.text.next]).toEqual(['region-exiled', 'notAllowed', 'homeregion rejoin region-b'])
+  expect([error.code, error.exit, error.text.next]).toEqual(['region-exiled', 'notAllowed', 'homeregion rejoin region-b --reason TEXT'])
   await requireNoExile({ exiles: () => Promise.resolve([{ ...exile, endedAt: 'then' }]) }, 'region-b')
 })
 

@@ -1,4 +1,6 @@
 import { createSandbox } from '../../../sandbox/sandbox.ts'
+import { loadConfig } from '../../adapters/files/config-file.ts'
+import { compose } from '../compose.ts'
 import type { CliContext } from '../context.ts'
 
 type DirOption = { readonly dir?: string }
@@ -11,7 +13,24 @@ export async function sandboxUp(context: CliContext, options: DirOption): Promis
   context.err.line(`up in ${seconds} s; folder ${sandbox.layout.dir}`)
   context.out.line('Type next:')
   context.out.line(`  export HOMEREGION_CONFIG=${sandbox.layout.config}`)
-  context.out.line('  homeregion transfer tenant-42 --to region-b')
+  context.out.line(`  ${await firstCommand(context, sandbox.layout.config)}`)
+}
+
+const SHOWN_KEY = 'tenant-42'
+
+/** What helps in the state in which an earlier session has left it. */
+async function firstCommand(context: CliContext, file: string): Promise<string> {
+  const { config } = loadConfig({ file, env: {}, flags: {}, cwd: context.cwd })
+  const world = compose(config, context.env)
+  try {
+    const [exiles, [record]] = await Promise.all([world.controlPlane.exiles(), world.controlPlane.ownership([SHOWN_KEY])])
+    const exile = exiles.find(e => e.endedAt === null)
+    if (exile !== undefined) return `homeregion rejoin ${exile.region} --reason TEXT`
+    const target = config.regions.find(r => r.name !== (record?.homeRegion ?? config.regions[0]?.name))
+    return `homeregion transfer ${SHOWN_KEY} --to ${target?.name ?? ''}`
+  } finally {
+    await world.close()
+  }
 }
 
 export async function sandboxDown(context: CliContext, options: DirOption & { readonly keep?: boolean }): Promise<void> {

@@ -14,7 +14,7 @@ export async function requireNoExile(controlPlane: Pick<ControlPlane, 'exiles'>,
   throw new HomeregionError('region-exiled', {
     fact: `${target} is in exile since ${exile.since}: it was failed over and is not back, so it can take no key`,
     state: 'Nothing was changed.',
-    next: `homeregion rejoin ${target}`,
+    next: `homeregion rejoin ${target} --reason TEXT`,
   })
 }
 
