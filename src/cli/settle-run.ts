@@ -1,6 +1,8 @@
 import { parseRunbook } from '../adapters/files/runbook-file.ts'
+import { isDrillRun } from '../domain/drill.ts'
 import { HomeregionError } from '../domain/errors.ts'
 import { type Holder, isOpen, type Run } from '../domain/journal.ts'
+import { showKey } from '../domain/key.ts'
 import type { Runbook } from '../domain/runbook.ts'
 import { abortRun, resumeRun } from '../engine/run.ts'
 import type { CliContext, World } from './context.ts'
@@ -18,6 +20,7 @@ export async function resume(context: CliContext, runId: string, flags: ResumeFl
     takeOver: flags.takeOver === true || holderIsGone(world, run),
   }
   await drive(context, answersOf(flags), async operator => await resumeRun(world.engine(operator), runId, pinned(runId), options))
+  await tellOfDrill(context, world, run)
 }
 
 export async function abort(context: CliContext, runId: string, flags: { readonly takeOver?: boolean }): Promise<void> {
@@ -28,6 +31,16 @@ export async function abort(context: CliContext, runId: string, flags: { readonl
     return await abortFailover(context, world, run, takeOver)
   }
   await drive(context, answersOf({}), async operator => await abortRun(world.engine(operator), runId, pinned(runId), { takeOver }))
+  await tellOfDrill(context, world, run)
+}
+
+/** A drill's run that is over may have left its keys away from home. */
+async function tellOfDrill(context: CliContext, { controlPlane }: World, run: Run): Promise<void> {
+  if (!isDrillRun(run)) return
+  const left = (await controlPlane.unfinishedDrills()).find(drill => run.moves.some(move => drill.away.includes(move.key)))
+  if (left === undefined) return
+  const keys = left.keys.map(showKey).join(',')
+  context.err.line(`next:  homeregion drill --keys ${keys}   (brings them home to ${left.home} first)`)
 }
 
 async function openRunOf(context: CliContext, runId: string): Promise<{ world: World; run: Run }> {
