@@ -94,6 +94,6 @@ async function ofKey(
 
 async function undecidedOf(controlPlane: ControlPlane, runId: string): Promise<number> {
   let count = 0
-  for await (const _ of itemsOf(controlPlane, runId, { undecided: true })) count += 1
+  for await (const item of itemsOf(controlPlane, runId, { undecided: true })) if (item.decision === null) count += 1
   return count
 }

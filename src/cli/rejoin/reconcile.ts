@@ -29,7 +29,7 @@ export type ReconcileFlags = {
 
 export async function reconcile(context: CliContext, runId: string, decision: Decision | undefined, flags: ReconcileFlags): Promise<void> {
   context.format('json')
-  const which = whichOf(decision, flags)
+  const which = whichOf(runId, decision, flags)
   const world = await context.connect()
   const failover = await failoverOf(world.controlPlane, runId)
   const { config } = await context.settings()
@@ -53,19 +53,21 @@ export async function reconcile(context: CliContext, runId: string, decision: De
 }
 
 /** @throws `usage` for a decision without its items, its reason or its file, and for the reverse */
-function whichOf(decision: Decision | undefined, flags: ReconcileFlags): Which | null {
+function whichOf(runId: string, decision: Decision | undefined, flags: ReconcileFlags): Which | null {
   const [items, keys, all] = [flags.decide ?? [], flags.allOf ?? [], flags.all === true]
   const ways = [items.length > 0, keys.length > 0, all].filter(Boolean).length
   if (ways === 0 && decision === undefined) return null
-  if (ways === 0) throw usage(`which items are to be "${decision ?? ''}" is not said`, '--decide ITEM, --all-of KEY or --all')
-  if (decision === undefined) throw usage('what is decided about them is not said', 'drop, reapply or exported after the run')
-  if (ways > 1) throw usage('--decide, --all-of and --all are three ways to say which', 'one of them')
-  if (flags.key !== undefined || flags.csv !== undefined) throw usage('--key and --csv list, and decide nothing', '--all-of KEY')
-  if ((flags.reason ?? '').trim() === '') throw usage('a decision needs --reason', '--reason TEXT: it stands with the decision')
-  if (decision === 'exported' && flags.file === undefined)
-    throw usage('exported needs the file they are written to', '--file FILE, which is not there yet')
-  if (decision !== 'exported' && flags.file !== undefined)
-    throw usage(`--file is of exported, not of ${decision}`, 'the command without it')
+  const file = decision === 'exported' ? ' --file FILE' : ''
+  const command = `homeregion reconcile ${runId} ${decision ?? 'drop|reapply|exported'}`
+  const next = `${command} --decide ITEM|--all-of KEY|--all${file} --reason TEXT`
+  if (ways === 0) throw usage(`which items are to be "${decision ?? ''}" is not said`, next)
+  if (decision === undefined) throw usage('what is decided about them is not said', next)
+  if (ways > 1) throw usage('--decide, --all-of and --all are three ways to say which, and one is enough', next)
+  if (flags.key !== undefined || flags.csv !== undefined || flags.undecided === true)
+    throw usage('--key, --undecided and --csv are of the list, and decide nothing', next)
+  if ((flags.reason ?? '').trim() === '') throw usage('a decision needs --reason: it stands with the decision', next)
+  if (decision === 'exported' && flags.file === undefined) throw usage('exported needs --file, which is not there yet', next)
+  if (decision !== 'exported' && flags.file !== undefined) throw usage(`--file is of exported, not of ${decision}`, next)
   return all ? { all } : keys.length > 0 ? { keys } : { items }
 }
 
