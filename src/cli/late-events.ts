@@ -74,7 +74,7 @@ async function onList(
   const listed = { events: lists.reduce((sum, l) => sum + l.events, 0), of: events.length, run }
   if (run !== null) return { listed, next: `homeregion reconcile ${run} --undecided` }
   // While a region is in exile, its return lists them; afterwards the list looks for them itself.
-  if (exile?.endedAt === null) return { listed, next: `homeregion rejoin ${exile.region}` }
+  if (exile?.endedAt === null) return { listed, next: `homeregion rejoin ${exile.region} --reason TEXT` }
   return { listed, next: `homeregion reconcile ${took?.runId ?? exile?.runIds.at(-1) ?? 'RUN'}` }
 }
 

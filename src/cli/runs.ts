@@ -8,7 +8,7 @@ import { approvalLines } from './render/failover.ts'
 import { evidenceLine } from './render/progress.ts'
 import { withoutText } from './render/status.ts'
 import { movesText } from './render/status-lines.ts'
-import { renderTable } from './render/table.ts'
+import { fittedTable, renderTable } from './render/table.ts'
 import { fittedLines } from './render/wrapped.ts'
 import { unknownRun } from './run-command.ts'
 
@@ -25,7 +25,10 @@ export async function listRuns(
   })
   if (format === 'json') context.out.line(JSON.stringify(runs.map(withoutText)))
   else if (runs.length === 0) context.out.line('no runs')
-  else context.out.line(renderTable(['run', 'state', 'runbook', 'keys', 'to', 'started', 'by', 'lease'], runs.map(runRow)))
+  else
+    context.out.line(
+      fittedTable(context.out, ['run', 'state', 'runbook', 'keys', 'to', 'started', 'by', 'lease'], runs.map(runRow), ['by', 'runbook']),
+    )
 }
 
 export async function showRun(context: CliContext, runId: string): Promise<void> {

@@ -31,7 +31,7 @@ export async function afterCommit(move: ForcedMove): Promise<ForcedEnd> {
     await journal.commit('moved', { keyOutcomes: move.moves.map(m => ({ key: m.key, outcome: 'moved' as const })) })
     const seen = await watch(engine, journal, rest, subjectOf(move), move.moves, move.observeMs)
     await journal.commit('close', { runState: 'DONE' })
-    const next = `homeregion rejoin ${move.source}   (when it is back; reconcile is pending)`
+    const next = `homeregion rejoin ${move.source} --reason TEXT   (when it is back; reconcile is pending)`
     const data = `${move.target} owns and writes ${count(move)} (read back, probed as its writers); ${move.source} is in exile.`
     if (seen !== null) return end(move, seen.end.exit, 'DONE', seen.end.fact, data, next)
     return end(move, 'done', 'DONE', `${count(move)} moved from ${move.source} to ${move.target}`, data, next)

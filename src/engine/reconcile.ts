@@ -34,7 +34,7 @@ export async function failoverOf(controlPlane: ControlPlane, runId: string): Pro
 export async function lookAgain(parts: ReconcileParts, { source, runId }: ForcedFailover): Promise<string | null> {
   const exile = (await parts.controlPlane.exiles(source)).find(e => e.runIds.includes(runId))
   if (exile === undefined) return `${source} is back`
-  if (!exile.done.includes('fenced')) return `${source} was not fenced yet: homeregion rejoin ${source}`
+  if (!exile.done.includes('fenced')) return `${source} was not fenced yet: homeregion rejoin ${source} --reason TEXT`
   const taken = (await takenKeys(parts.controlPlane, exile)).filter(k => k.runId === runId)
   if (exile.endedAt !== null) await listLost(parts, source, taken, mayBeLate)
   else if (exile.done.includes('level')) return `${source} was brought level`

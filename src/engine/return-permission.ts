@@ -20,7 +20,7 @@ export async function requireReturnAllowed(
     throw new HomeregionError('region-exiled', {
       fact: `${source} is in exile: it was failed over by run ${runId} and is not back`,
       state: 'Nothing was changed; the keys stay where they are.',
-      next: `homeregion rejoin ${source}`,
+      next: `homeregion rejoin ${source} --reason TEXT`,
     })
   if (reason !== null && reason.trim() !== '') return
   // Since its commit, by the control plane's clock alone.

@@ -65,7 +65,7 @@ test('a region that does not answer is not waited for, and while one is in exile
   const late = await lateEvents(world({ 'region-a': silent, 'region-b': counted(1), 'region-c': counted(0) }), REGIONS, [exile(null)])
   expect(late).toMatchObject([
     { region: 'region-a', undecided: null, why: expect.stringMatching(/^no answer within/) as string },
-    { undecided: 1, next: 'homeregion rejoin region-a' },
+    { undecided: 1, next: 'homeregion rejoin region-a --reason TEXT' },
   ])
 })
 

@@ -79,7 +79,7 @@ describe('an exile', () => {
     expect(found).toContain('EXILE region-a: 49 keys went region-a -> region-b')
     expect(found).toContain('not compared yet: how much only region-a has is not known')
     expect(found).not.toContain('0 undecided')
-    expect(found).toContain('next: homeregion rejoin region-a   (when it is back)')
+    expect(found).toContain('next: homeregion rejoin region-a --reason TEXT   (when it is back)')
     expect(found).toContain('lost, as estimated then: up to 36.3 s, at most 498 writes')
   })
 
@@ -102,7 +102,7 @@ describe('an exile', () => {
     expect(undecided).toContain('next: homeregion reconcile run-1 --undecided')
     const decided = text({ exiles: [forced({ done })] })
     expect(decided).toContain('compared: nothing that only one side has; not level yet')
-    expect(decided).toMatch(/next: homeregion rejoin region-a$/m)
+    expect(decided).toMatch(/next: homeregion rejoin region-a --reason TEXT$/m)
   })
 
   it('marks the keys that stayed at home there', () => {
@@ -174,8 +174,26 @@ it('a fence that stops keys and that nothing explains is no quiet state', () => 
   expect(text({ fences: [{ ...fence, stops: 0 }] })).toMatch(/^billing {2}ok/)
   const found = text({ fences: [{ ...fence, stops: 50 }] })
   expect(found).toMatch(
-    /attention[^]*50 keys at home in region-a, and no run or exile explains it\n {2}next: homeregion fence lift region-a/,
+    /attention[^]*50 keys at home in region-a, and no run or exile explains it\n {2}next: homeregion fence lift region-a --reason TEXT/,
   )
+})
+
+it('no line is longer than the terminal, whatever stands in the tables', () => {
+  const key = { key: 'tenant-with-a-name-1234', homeRegion: 'region-a', epoch: 1234, state: 'CATCH_UP' as const, targetRegion: 'region-b' }
+  const changed = { changedAt: '2026-01-02T03:04:05.000Z', changedBy: 'homeregion_operator' }
+  const more = {
+    keys: [{ ...key, ...changed, seq: 7, runId: 'run-1' }],
+    history: [{ ...key, ...changed, seq: 7, transition: 'activate-forced' }],
+    exiles: [forced({})],
+  } as unknown as Partial<Status>
+  expect(
+    Math.max(
+      ...text(more)
+        .split('\n')
+        .map(line => line.length),
+    ),
+  ).toBeLessThanOrEqual(80)
+  expect(statusText({ ...QUIET_STATUS, ...more }, { ...printer, isTerminal: false })).toContain('homeregion_operator')
 })
 
 it('a drill that was begun and has not ended is shown, and how its keys come home', () => {

@@ -79,7 +79,7 @@ export function forcedInterlockRefused(why: string, cause?: unknown): Homeregion
 export function regionExiled(region: string, cause?: unknown, why = 'it was failed over and is not back'): HomeregionError {
   return new HomeregionError(
     'region-exiled',
-    { fact: `${region} is in exile: ${why}`, state: 'Nothing was changed.', next: `homeregion rejoin ${region}` },
+    { fact: `${region} is in exile: ${why}`, state: 'Nothing was changed.', next: `homeregion rejoin ${region} --reason TEXT` },
     { ...(cause === undefined ? {} : { cause }), fields: { region } },
   )
 }

@@ -44,7 +44,7 @@ function readBack(region: string, pinned: RejoinRunbook): Followed {
       {
         fact: `the runbook that ${region} was to come back by (pinned ${pinned.pinnedAt}) is not valid to this version: ${error.text.fact}`,
         state: `${region} stays in exile; nothing was changed. homeregion fence apply ${region} closes it meanwhile.`,
-        next: `homeregion rejoin ${region} --runbook rejoin --replace-runbook`,
+        next: `homeregion rejoin ${region} --reason TEXT --runbook rejoin --replace-runbook`,
       },
       { cause: error, fields: error.fields },
     )

@@ -66,7 +66,7 @@ function comparedText({ exile: { region, done, undecided }, lists }: ForcedStatu
 function exileNext({ exile, lists, answers }: ForcedStatus): string {
   const open = lists.find(list => list.undecided > 0)
   if (exile.done.includes('listed') && open !== undefined) return `homeregion reconcile ${open.runId} --undecided`
-  return `homeregion rejoin ${exile.region}${answers === true ? '' : '   (when it is back)'}`
+  return `homeregion rejoin ${exile.region} --reason TEXT${answers === true ? '' : '   (when it is back)'}`
 }
 
 /** Of each key the same unseen writes: the largest is the whole. */

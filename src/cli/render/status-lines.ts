@@ -133,7 +133,7 @@ export function fenceLines({ region, fence, event, by, at, reason, stops }: Stan
   return [
     line,
     `  ${counted(stops, 'key')} at home in ${region}, and no run or exile explains it`,
-    `  next: homeregion fence lift ${region}   (or look: homeregion fence status ${region})`,
+    `  next: homeregion fence lift ${region} --reason TEXT   (or look: homeregion fence status ${region})`,
   ]
 }
 

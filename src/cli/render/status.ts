@@ -13,7 +13,7 @@ import { exileLines, type ForcedStatus } from './exile.ts'
 import { fence, plain } from './paste.ts'
 import { NOBODY_LOOKS, regionLines, regionReasons, type StatusRegion } from './regions-seen.ts'
 import { drillLines, fenceLines, lateLines, leaseIsMissing, leaseLine, runLines, worstFence } from './status-lines.ts'
-import { renderTable } from './table.ts'
+import { fittedTable, renderTable } from './table.ts'
 import { counted } from './words.ts'
 import { fittedLines } from './wrapped.ts'
 
@@ -99,24 +99,28 @@ export function statusText(status: Status, printer: Printer): string {
       ? []
       : [
           '',
-          renderTable(
+          fittedTable(
+            printer,
             ['key', 'home', 'epoch', 'state', 'moving to', 'changed', 'by'],
             status.keys.map(k => keyRow(k, status)),
+            ['by', 'changed'],
           ),
         ]),
     ...(status.keys.some(k => k.state !== 'ACTIVE')
-      ? ['Nobody can write a key that is DRAINING, FENCED or CATCH_UP (while DRAINING, what had begun finishes).']
+      ? block(['Nobody can write a key that is DRAINING, FENCED or CATCH_UP (while DRAINING, what had begun finishes).'], [])
       : []),
     ...(status.history.length === 0
       ? []
       : [
           '',
           'last changes',
-          renderTable(
+          fittedTable(
+            printer,
             ['key', 'seq', 'change', 'home', 'epoch', 'state', 'at', 'by'],
             status.history
               .slice(-HISTORY_SHOWN)
               .map(r => [showKey(r.key), String(r.seq), r.transition, r.homeRegion, String(r.epoch), r.state, r.changedAt, r.changedBy]),
+            ['by', 'seq', 'at'],
           ),
         ]),
     '',
