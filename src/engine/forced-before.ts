@@ -1,5 +1,5 @@
+import { namesOfApprovers } from '../domain/approval.ts'
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
-import { namesOfApprovers } from '../domain/failover.ts'
 import type { Step } from '../domain/runbook.ts'
 import { consent } from './checks/forced.ts'
 import { observe } from './checks/observe.ts'

@@ -1,6 +1,6 @@
+import { namesOfApprovers } from '../domain/approval.ts'
 import { type ErrorCode, HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { ExitName } from '../domain/exit-codes.ts'
-import { namesOfApprovers } from '../domain/failover.ts'
 import type { RunState } from '../domain/journal.ts'
 import { consent } from './checks/forced.ts'
 import type { ForcedEnd, ForcedMove } from './forced-move.ts'

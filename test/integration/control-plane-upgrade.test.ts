@@ -104,7 +104,9 @@ async function forced(store: ControlPlane, record: OwnershipRecord): Promise<voi
   await admin.query(`insert into homeregion_control.schema_version (version, applied_by) values ($1, 'as if') on conflict do nothing`, [
     CONTROL_PLANE_VERSION,
   ])
-  const bare = (await admin.query(`select to_regclass('homeregion_control.redeemed_token') as there`)).rows[0]?.there === null
+  const bare =
+    (await admin.query<{ there: string | null }>(`select to_regclass('homeregion_control.redeemed_token') as there`)).rows[0]?.there ===
+    null
   // What it names, without a rule, where the schema has no such thing yet.
   if (bare) {
     await admin.query('create table homeregion_control.redeemed_token (hash text, run_id text, expires_at timestamptz, at timestamptz)')

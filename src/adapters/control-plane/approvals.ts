@@ -1,5 +1,5 @@
+import type { Approval, ApprovalPolicy, ApprovalVerdict } from '../../domain/approval.ts'
 import { HomeregionError } from '../../domain/errors.ts'
-import type { Approval, ApprovalPolicy, ApprovalVerdict } from '../../domain/failover.ts'
 import type { Connection, Row } from '../postgres/connection.ts'
 import { appendAudit } from './audit-chain.ts'
 import { isoTime } from './ownership-records.ts'

@@ -1,4 +1,4 @@
-import { type Approval, type ApprovalVerdict, mayApprove, namesOfApprovers, showVoice, tallyOf } from '../../domain/failover.ts'
+import { type Approval, type ApprovalVerdict, mayApprove, namesOfApprovers, showVoice, tallyOf } from '../../domain/approval.ts'
 import { isOpen, OPEN_STATES, type Run } from '../../domain/journal.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import type { CliContext } from '../context.ts'

@@ -1,4 +1,5 @@
-import type { Approval, Exile, ForcedFailover, ReconcileCount } from '../../domain/failover.ts'
+import type { Approval } from '../../domain/approval.ts'
+import type { Exile, ForcedFailover, ReconcileCount } from '../../domain/failover.ts'
 import { showBound } from '../../domain/loss.ts'
 import { approvalLines } from './failover.ts'
 import { counted } from './words.ts'

@@ -1,5 +1,5 @@
+import { type Approval, namesOfApprovers, showVoice } from '../../domain/approval.ts'
 import { formatMs } from '../../domain/duration.ts'
-import { type Approval, namesOfApprovers, showVoice } from '../../domain/failover.ts'
 import { approvalNeeded } from '../../domain/forced-interlock.ts'
 import { showKey } from '../../domain/key.ts'
 import { describeBlocked, type KeyEstimate, type LossEstimate, type Sight, showBound } from '../../domain/loss.ts'
