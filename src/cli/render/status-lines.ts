@@ -1,6 +1,6 @@
+import { type Approval, namesOfApprovers, tallyOf } from '../../domain/approval.ts'
 import type { UnfinishedDrill } from '../../domain/drill.ts'
 import { formatMs } from '../../domain/duration.ts'
-import { type Approval, namesOfApprovers, tallyOf } from '../../domain/approval.ts'
 import type { LeaseState } from '../../domain/failover.ts'
 import type { FenceEvent } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'

@@ -1,5 +1,5 @@
-import type { UnfinishedDrill } from '../../domain/drill.ts'
 import type { Approval, ApprovalPolicy } from '../../domain/approval.ts'
+import type { UnfinishedDrill } from '../../domain/drill.ts'
 import type { Drill, LeaseState } from '../../domain/failover.ts'
 import type { LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
