@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { createAgent } from '../agent/agent.ts'
 import { serveAgent } from '../agent/http.ts'
 import type { AgentLog } from '../agent/parts.ts'
@@ -49,6 +50,8 @@ async function once(context: CliContext, made: ReturnType<typeof createAgent>, f
 /** The first signal ends the loops after the call they are in; the second leaves at once. */
 function watchStop(log: AgentLog): { readonly signal: AbortSignal; done(): void } {
   const controller = new AbortController()
+  // Each of the agent's loops waits on it, and one for each region is more than Node takes for a leak.
+  setMaxListeners(0, controller.signal)
   const handle = (name: NodeJS.Signals) => {
     if (controller.signal.aborted) {
       done()

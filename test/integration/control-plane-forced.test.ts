@@ -122,6 +122,7 @@ describe('a forced failover', () => {
     expect(await store.run(first.runId)).toMatchObject({ state: 'SEIZED', holder: null, moves: [{ outcome: 'not-moved' }] })
     await expect(store.commit(first, { ownership: [{ transition: 'catch-up', expected: fenced }] })).rejects.toMatchObject({
       code: 'run-closed',
+      text: { fact: expect.stringContaining(`SEIZED by ${lease.runId}`) as unknown, next: 'homeregion status' },
     })
     expect(await store.run(second.runId)).toMatchObject({ state: 'NEEDS_HUMAN', leaseAlive: false })
     await expect(store.commit(second, { ownership: [{ transition: 'fence', expected: draining }] })).rejects.toMatchObject({

@@ -107,13 +107,18 @@ export async function underLease<T>(connection: Connection, lease: RunLease, wor
   }
 }
 
+/** A run that lost one of its keys to a forced failover is closed as a whole. */
+const NOT_TAKEN = 'Keys of it that the other did not take are where they were.'
+
 /** The refusal changed nothing, so this second look cannot be wrong about the past: it only finds the words. */
 async function refusedLease(connection: Connection, runId: string, token: number | null, cause: unknown): Promise<HomeregionError> {
   const found = await connection.query(
     'read',
     `select state, open, token, holder_host, holder_pid, holder_user, ended_at,
-      (extract(epoch from (lease_until - clock_timestamp())) * 1000)::bigint as left_ms
-    from homeregion_control.run where id = $1`,
+      (extract(epoch from (lease_until - clock_timestamp())) * 1000)::bigint as left_ms,
+      (select string_agg(distinct f.run_id, ', ') from homeregion_control.run_key k join homeregion_control.forced_failover f on f.id = k.seized_by
+        where k.run_id = r.id) as seized_by
+    from homeregion_control.run r where id = $1`,
     [runId],
   )
   const run = found.rows[0]
@@ -130,7 +135,10 @@ async function refusedLease(connection: Connection, runId: string, token: number
   if (run.open !== true)
     return new HomeregionError(
       'run-closed',
-      { fact: `run ${runId} is closed: ${String(run.state)} since ${isoTime(run.ended_at)}`, state: nothing, next },
+      {
+        fact: `run ${runId} is closed: ${String(run.state)}${run.seized_by === null ? '' : ` by ${String(run.seized_by)}, a forced failover,`} since ${isoTime(run.ended_at)}`,
+        ...(run.seized_by === null ? { state: nothing, next } : { state: `${nothing} ${NOT_TAKEN}`, next: 'homeregion status' }),
+      },
       { cause, fields },
     )
   if (token !== null && Number(run.token) !== token)
