@@ -4,6 +4,7 @@ import { startRun } from '../engine/run.ts'
 import { partsOf } from '../engine/segments.ts'
 import type { CliContext } from './context.ts'
 import { afterDrills } from './drill/make-way.ts'
+import { requireNoExile } from './failover/who-answers.ts'
 import { requireAnswers } from './operator.ts'
 import { requestPlan } from './plan-request.ts'
 import { planText } from './render/plan.ts'
@@ -27,6 +28,8 @@ export async function transfer(context: CliContext, keys: readonly string[], fla
 
 async function planAndMove(context: CliContext, keys: readonly string[], flags: TransferFlags): Promise<void> {
   const plan = await requestPlan(context, keys, flags)
+  const world = await context.connect()
+  await requireNoExile(world.controlPlane, flags.to)
   if (flags.plan !== undefined && flags.plan !== plan.id)
     throw new HomeregionError('plan-stale', {
       fact: `plan ${flags.plan} is stale: ownership or the runbook has changed, the plan is now ${plan.id}`,
@@ -40,7 +43,6 @@ async function planAndMove(context: CliContext, keys: readonly string[], flags: 
   const answers = answersOf(flags)
   requireAnswers(context, partsOf(plan.pinned.runbook.steps).before, plan, answers)
   if (context.err.isTerminal) context.err.line(`${fittedLines(context.err, planText(plan))}\n`)
-  const world = await context.connect()
   await drive(
     context,
     answers,

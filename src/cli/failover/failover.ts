@@ -19,7 +19,7 @@ import { driveForced } from './drive.ts'
 import { type FailoverFlags, type ForcedFlags, reasonOf } from './flags.ts'
 import { attested, estimateOf, type Prepared, prepare, quietEngine } from './prepare.ts'
 import { pairOf, recordsOf, usage } from './select.ts'
-import { requireAnswer, requireNoExile } from './who-answers.ts'
+import { requireAnswer } from './who-answers.ts'
 
 export async function failover(context: CliContext, keys: readonly string[], flags: FailoverFlags): Promise<void> {
   if (flags.force !== true) return await graceful(context, keys, flags)
@@ -65,11 +65,11 @@ export async function planFailover(context: CliContext, keys: readonly string[],
         })
   if (format === 'json') return context.out.line(JSON.stringify(preparedJson(prepared, token)))
   context.out.line(printable(preparedText(prepared, columnsOf(context.out))))
-  context.out.line('Nothing was changed.')
+  context.out.line((plan === null ? nothingMoves(prepared).text.state : null) ?? 'Nothing was changed.')
   context.out.line(printable(nextText(prepared, columnsOf(context.out))))
   if (token !== null)
     context.out.line(
-      `or, once, which owns up to ${typeof bound === 'string' ? 'any loss' : showDuration(bound)}:\n       --rpo-ack ${token}`,
+      `or, once, by a token for ${typeof bound === 'string' ? 'any loss' : `up to ${showDuration(bound)}`}:\n       --rpo-ack ${token}`,
     )
 }
 
@@ -88,7 +88,6 @@ async function graceful(context: CliContext, keys: readonly string[], flags: Fai
     throw usage('which region is left is not said', 'homeregion failover --from R --to R')
   const engine = quietEngine(context, world)
   const { source, target } = await pairOf(engine, config, flags)
-  await requireNoExile(world.controlPlane, target)
   const records = await recordsOf(world.controlPlane, source, keys, flags.keysFile)
   if (records.length === 0) return context.out.line(`Nothing to do: no key is at home in ${source}.`)
   await requireAnswer(engine, { source, target }, patienceMs(forcedSettings(config, source)))
@@ -164,10 +163,10 @@ function nothingMoves({ estimate, pair, settings }: Prepared): HomeregionError {
       next: 'homeregion key list',
     })
   const none = settings.policy.loss.length === 0
-  const which = estimate.keys.length === 1 ? `${showKey(only.key)} stay` : `all ${estimate.keys.length} keys stay`
+  const which = estimate.keys.length === 1 ? showKey(only.key) : `all ${estimate.keys.length} keys`
   const why = none ? 'policy.loss has no rule' : estimate.blocked.slice(0, 3).map(describeBlocked).join('; ')
   return new HomeregionError('loss-forbidden', {
-    fact: `the policy lets ${which}: ${why}`,
+    fact: `the policy keeps ${which} in ${pair.source}: ${why}`,
     state: `Nothing was changed. What may be lost is said by a rule in policy.loss: { keys: PATTERN, rpo: 30s } (docs/FAILOVER.md).`,
     next: none ? `${planCommand(pair)}   (once there is a rule)` : 'homeregion config show   (policy.loss: the first match counts)',
   })
