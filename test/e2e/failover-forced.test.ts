@@ -237,6 +237,10 @@ describe('when the source is dark', () => {
     const second = await forced('waited', owned)
     expect(second.code, second.stderr).toBe(10)
     expect(second.stderr).toContain(`was used already, by run ${id}`)
+    // What may be lost is what it was when the word was given, and nothing is added for typing it: 5.4 s and what the command took.
+    const asked = await scene.cli(['resume', id, '--rpo-ack'])
+    expect(asked.code, asked.stderr).toBe(10)
+    expect(Number(new RegExp(`^next:  homeregion resume ${id} --rpo-ack (\\d+)s$`, 'm').exec(asked.stderr)?.[1])).toBeLessThan(60)
     const approved = await scene.cli(['approve', id], { as: APPROVER })
     expect(approved.stdout, approved.stderr).toContain(`next:  homeregion resume ${id}`)
     const resumed = await scene.cli(['resume', id, '--observe', '0s'])
