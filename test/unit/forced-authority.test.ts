@@ -1,9 +1,12 @@
+import { Chalk } from 'chalk'
 import { expect, test } from 'vitest'
+import { createProgress } from '../../src/cli/render/progress.ts'
 import { type ErrorCode, HomeregionError } from '../../src/domain/errors.ts'
 import type { JournalChange, RunLease } from '../../src/domain/journal.ts'
 import type { OwnershipRecord } from '../../src/domain/ownership.ts'
 import type { ControlPlane, RegionDatabase, RegionStream } from '../../src/domain/ports.ts'
 import type { Runbook } from '../../src/domain/runbook.ts'
+import type { RunEvent } from '../../src/engine/context.ts'
 import { beforeCommit } from '../../src/engine/forced-before.ts'
 import type { ForcedEnd } from '../../src/engine/forced-move.ts'
 import { createForcedMove } from '../../src/engine/forced-opening.ts'
@@ -23,11 +26,14 @@ type Script = {
   /** Another policy of approvals comes into force while the commit is under way: one key is too many by it. */
   readonly stricter?: boolean
   readonly rejected?: boolean
+  /** At a terminal; with `stricter` from the start. */
+  readonly watched?: boolean
 }
 
 /** A run with a lease withheld that comes to hand its only key over, and whose request for it ends as the script says. */
-async function handOver({ error, arrivesLate = false, silent = false, stricter = false, rejected = false }: Script) {
-  let sent = false
+async function handOver({ error, arrivesLate = false, silent = false, stricter = false, rejected = false, watched = false }: Script) {
+  let sent = watched
+  const told: RunEvent[] = []
   const done: string[] = []
   let home = 'a'
   let token = 1
@@ -89,7 +95,13 @@ async function handOver({ error, arrivesLate = false, silent = false, stricter =
     steps: [step('approve', ['approved']), activate],
   } as unknown as Runbook
   const plan = { id: 'plan', pinned: { runbook, text: '', sha256: '', origin: '' }, moves: [MOVE], alreadyThere: [], dropped: [] }
-  const parts = { engine, operator: { ...engine.operator, watches: false }, settings: { policy: {}, lease: null, external: [] } as never }
+  const watching = {
+    watches: watched,
+    report: (event: RunEvent) => void told.push(event),
+    // Left after the first look.
+    interrupted: () => told.some(event => event.type === 'gate-waiting'),
+  }
+  const parts = { engine, operator: { ...engine.operator, ...watching }, settings: { policy: {}, lease: null, external: [] } as never }
   const move = createForcedMove(parts, createRunJournal(engine, lease()), runbook, {
     ...{ plan, fence: 'lease-over' as const, acknowledgement: { kind: 'any' as const }, attestation: null, doneSteps: new Set<string>() },
     ...{ keys: [{ key: 'k', epoch: 1 }], observeMs: 0, automatic: false },
@@ -101,7 +113,7 @@ async function handOver({ error, arrivesLate = false, silent = false, stricter =
       return { code: refused.code, state: refused.text.state ?? '' }
     },
   )
-  return { end, done }
+  return { end, done, told }
 }
 
 test('a commit whose answer was lost, and that arrives before the run has a new token, takes the run forward: nothing is released', async () => {
@@ -142,4 +154,24 @@ test('a commit that is refused for want of approvals leaves the run waiting for 
   const rejected = await handOver({ error: lost('approval-refused'), stricter: true, rejected: true })
   expect(rejected.end.code).toBe('approval-refused')
   expect(rejected.done).toEqual(['lease released', 'run REFUSED'])
+})
+
+test('who watches a run that waits is told whose turn it is, in a line that stays and one that changes, each with room for it', async () => {
+  const { told, end } = await handOver({ error: null, stricter: true, watched: true })
+  expect(end.code).toBe('OPEN')
+  const shown: string[] = []
+  const printer = {
+    style: new Chalk({ level: 0 }),
+    isTerminal: true,
+    columns: 80,
+    write: () => undefined,
+    line: (text: string) => void shown.push(text),
+  }
+  const live = { show: (text: string) => shown.push(text) > 0, clear: () => undefined }
+  const progress = createProgress(printer, live)
+  for (const event of told) if (event.type === 'note' || event.type === 'gate-waiting') progress.report(event)
+  expect(shown).toEqual([
+    'note: waits for approval (bob); they type: homeregion approve run-1',
+    expect.stringMatching(/^approve: waits for approval 0 of 1 \(bob\) \(.* left\)$/),
+  ])
 })
