@@ -49,6 +49,11 @@ export type ListParts = {
   readonly recovery: Recovery
 }
 
+/** Comparing may take long, and is given its time; whether both sides answer at all is known after one call. @throws `region-unreachable` */
+export async function requireAnswers(region: ListParts['region'], source: string, taken: readonly Taken[]): Promise<void> {
+  await Promise.all([...new Set([source, ...taken.map(k => k.home)])].map(async name => await region(name).conditions()))
+}
+
 /**
  * Finds what exists at the region only and puts it on record, run by run; what is there already stays as it is. What was decided holds for the
  * same event in the quarantine of the new home as well, whenever it arrived there. Returns how many writes were found.
@@ -59,6 +64,7 @@ export async function listLost(
   taken: readonly Taken[],
   only: (finding: ReconcileFinding) => boolean = () => true,
 ): Promise<number> {
+  await requireAnswers(region, source, taken)
   const runOf = new Map(taken.map(k => [k.key, k.runId]))
   let found = 0
   for (const { home, keys } of byHome(taken)) {

@@ -4,7 +4,7 @@ import { BOUNDARY_FENCE, type FenceCause } from '../domain/fence.ts'
 import { showKey } from '../domain/key.ts'
 import type { RejoinKind } from '../domain/runbook-lint-rejoin.ts'
 import { requireLiftAllowed } from './lift-permission.ts'
-import { batches, byHome, itemsOf, listLost, type Taken } from './lost-keys.ts'
+import { batches, byHome, itemsOf, listLost, requireAnswers, type Taken } from './lost-keys.ts'
 import { applyFences, endOf } from './region-fences.ts'
 import { changedMeanwhile, exileOf, type Rejoining } from './rejoining.ts'
 import { undecidedRuns } from './undecided-runs.ts'
@@ -66,7 +66,6 @@ async function listAll({ parts, region, taken }: Rejoining): Promise<void> {
   const { controlPlane, shared, fault, tell } = parts
   if ((await exileOf(parts, region)).done.includes('level')) return
   // Again each time: what was found before stays, and a crash in the middle has left some of it unlisted.
-  if (!shared) await requireHomes(parts, await taken())
   const found = shared ? 0 : await listLost(parts, region, await taken())
   await fault('rejoin:found')
   await controlPlane.noteExile(region, 'listed')
@@ -74,11 +73,6 @@ async function listAll({ parts, region, taken }: Rejoining): Promise<void> {
   const decided = found === 0 ? '' : undecided === 0 ? ', all decided' : `, ${undecided} undecided`
   tell(`${found} ${found === 1 ? 'write' : 'writes'} that only one side has on the list${decided}`)
   await fault('rejoin:listed')
-}
-
-/** Comparing may take long, and so has much time; whether a home answers at all is known after one call. */
-async function requireHomes({ region }: Pick<Rejoining['parts'], 'region'>, taken: readonly Taken[]): Promise<void> {
-  await Promise.all([...new Set(taken.map(k => k.home))].map(async home => await region(home).conditions()))
 }
 
 async function requireDecided({ parts, region }: Pick<Rejoining, 'parts' | 'region'>): Promise<void> {
@@ -97,7 +91,7 @@ async function levelAll({ parts, region, taken }: Rejoining): Promise<void> {
   if ((await exileOf(parts, region)).done.includes('level')) return
   let [rows, done] = [0, 0]
   const keys = shared ? [] : await taken()
-  await requireHomes(parts, keys)
+  if (!shared) await requireAnswers(parts.region, region, keys)
   const decided = await decidedOf(parts, keys)
   for (const { home, keys: batch } of byHome(keys)) {
     const { levelled, found } = await recovery.level(region, home, batch, decided)
@@ -129,10 +123,7 @@ async function liftOwn(rejoining: Rejoining): Promise<void> {
   const { parts, region, reason, taken } = rejoining
   const { controlPlane, fences, region: database, defaultHome, shared, fault, by, tell } = parts
   // Once more, now that nobody can have written: what has appeared since is on the list, takes `level` back, and keeps the fence.
-  if (!shared) {
-    await requireHomes(parts, await taken())
-    await listLost(parts, region, await taken())
-  }
+  if (!shared) await listLost(parts, region, await taken())
   await requireDecided(rejoining)
   const exile = await exileOf(parts, region)
   if (!exile.done.includes('level')) throw changedMeanwhile(region)

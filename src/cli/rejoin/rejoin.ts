@@ -19,6 +19,7 @@ import { reasonOf } from '../fence/select.ts'
 import { watchSignals } from '../operator.ts'
 import { printable } from '../render/error.ts'
 import { resultText } from '../render/fence.ts'
+import { fitted } from '../render/wrapped.ts'
 import { confirmStep } from './confirm-step.ts'
 import { followedRunbook, type RunbookFlags } from './pinned-runbook.ts'
 
@@ -40,7 +41,7 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
     to: 'fence it, replace its rows of the keys that were taken from it, and open it again',
   })
   const { runbook, done, note } = await followedRunbook(world.controlPlane, region, flags, context.cwd)
-  context.err.line(printable(note))
+  context.err.line(fitted(context.err, printable(note), 2))
   const { recovery, fault } = composeRecovery(config, context.env)
   const signals = watchSignals(context, () => undefined)
   const told: string[] = []
@@ -67,7 +68,7 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
         },
         tell: line => {
           told.push(line)
-          if (format === 'text') context.out.line(printable(line))
+          if (format === 'text') context.out.line(fitted(context.out, printable(line), 2))
         },
       },
       region,
