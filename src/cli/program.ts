@@ -125,6 +125,7 @@ function createContext(io: Io, color: GlobalOptions['color']) {
       throw new HomeregionError('usage', {
         fact: `-o ${asked} is not offered here; there is text${offered.map(name => `, ${name}`).join('')}`,
         state: 'Nothing was read or changed.',
+        next: 'the same command without -o',
       })
     },
     settings: async () => {

@@ -1,6 +1,7 @@
 import type { Approval } from '../../domain/approval.ts'
 import type { Exile, ForcedFailover, ReconcileCount } from '../../domain/failover.ts'
 import { showBound } from '../../domain/loss.ts'
+import { onOneLine } from './error.ts'
 import { approvalLines } from './failover.ts'
 import { counted } from './words.ts'
 
@@ -39,7 +40,7 @@ export function forcedLines(forced: ForcedFailover, approvals: readonly Approval
     `  run ${runId} forced ${counted(keys.length, 'key')} ${source} -> ${target} at ${at} by ${by}`,
     `    lost, as estimated then: ${estimateText(forced)}`,
     `    acknowledged ${boundMs === 'any' ? 'any loss' : `up to ${showBound(boundMs)}`} (${kind}) by ${owner}`,
-    `    fence ${fence}, as seen then: ${fenceObserved}`,
+    `    fence ${fence}, as seen then: ${onOneLine(fenceObserved)}`,
     ...approvalLines(approvals),
   ]
 }

@@ -1,14 +1,23 @@
-import { type Approval, namesOfApprovers, tallyOf } from '../../domain/approval.ts'
+import { type Approval, type ApprovalPolicy, namesOfApprovers, tallyOf } from '../../domain/approval.ts'
 import type { UnfinishedDrill } from '../../domain/drill.ts'
 import { formatMs } from '../../domain/duration.ts'
 import type { LeaseState } from '../../domain/failover.ts'
-import type { FenceEvent } from '../../domain/fence.ts'
+import type { FenceEvent, LoggedFence } from '../../domain/fence.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { LateEvents } from '../late-events.ts'
+import { onOneLine } from './error.ts'
 import { approvalLines } from './failover.ts'
-import type { AwaitedConsent, RegionLease, StandingFence } from './status.ts'
 import { counted } from './words.ts'
+
+/** How many have to agree before the run goes on; how many have, the approvals say. */
+export type AwaitedConsent = { readonly runId: string; readonly policy: ApprovalPolicy }
+
+/** `state` null: never granted. */
+export type RegionLease = { readonly region: string; readonly onAgentOutage: 'stop' | 'keep'; readonly state: LeaseState | null }
+
+/** `stops`: keys that are at home in the region and cannot be written for the fence, where no run and no exile explains it. */
+export type StandingFence = LoggedFence & { readonly stops: number }
 
 /** Somebody has to look at it: nothing withholds it, and yet it is over. */
 export function leaseIsMissing({ state }: RegionLease): boolean {
@@ -128,7 +137,7 @@ const FENCE_WORDS: Readonly<Record<FenceEvent, string>> = {
 }
 
 export function fenceLines({ region, fence, event, by, at, reason, stops }: StandingFence): readonly string[] {
-  const line = `fence ${fence} of ${region}: ${FENCE_WORDS[event]}, by ${by} at ${at}${reason === null ? '' : ` (${reason})`}`
+  const line = `fence ${fence} of ${region}: ${FENCE_WORDS[event]}, by ${by} at ${at}${reason === null ? '' : ` (${onOneLine(reason)})`}`
   if (event !== 'applied') return [`${line}; next: homeregion fence status ${region}`]
   if (stops === 0) return [line]
   return [
