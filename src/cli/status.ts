@@ -10,16 +10,8 @@ import { lateEvents } from './late-events.ts'
 import { type RegionSeen, regionsSeen } from './regions-seen.ts'
 import type { ForcedStatus } from './render/exile.ts'
 import { regionReasons, type StatusRegion } from './render/regions-seen.ts'
-import {
-  type AwaitedConsent,
-  type RegionLease,
-  reasonsOf,
-  type StandingFence,
-  type Status,
-  statusJson,
-  statusPaste,
-  statusText,
-} from './render/status.ts'
+import { reasonsOf, type Status, statusJson, statusPaste, statusText } from './render/status.ts'
+import type { AwaitedConsent, RegionLease, StandingFence } from './render/status-lines.ts'
 
 const NOT_ACTIVE_LIMIT = 200
 const MOVING = ['DRAINING', 'FENCED', 'CATCH_UP'] as const

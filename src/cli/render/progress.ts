@@ -18,7 +18,9 @@ export function createProgress(printer: Printer, live: LiveLine): Progress {
   // What comes from outside is made harmless; the mark in front is ours, and so is its colour.
   const line = (text: string, verdict?: Verdict) => {
     live.clear()
-    printer.line(verdict === undefined ? fitted(printer, printable(text), 2) : `${mark(printer, verdict)} ${fittedAfter(printer, printable(text), 3)}`)
+    printer.line(
+      verdict === undefined ? fitted(printer, printable(text), 2) : `${mark(printer, verdict)} ${fittedAfter(printer, printable(text), 3)}`,
+    )
   }
   const report = (event: RunEvent): void => {
     switch (event.type) {

@@ -1,7 +1,6 @@
-import type { Approval, ApprovalPolicy } from '../../domain/approval.ts'
+import type { Approval } from '../../domain/approval.ts'
 import type { UnfinishedDrill } from '../../domain/drill.ts'
-import type { Drill, LeaseState } from '../../domain/failover.ts'
-import type { LoggedFence } from '../../domain/fence.ts'
+import type { Drill } from '../../domain/failover.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
@@ -13,7 +12,18 @@ import { printable } from './error.ts'
 import { exileLines, type ForcedStatus } from './exile.ts'
 import { fence, plain } from './paste.ts'
 import { NOBODY_LOOKS, regionLines, regionReasons, type StatusRegion } from './regions-seen.ts'
-import { drillLines, fenceLines, lateLines, leaseIsMissing, leaseLine, runLines, worstFence } from './status-lines.ts'
+import {
+  type AwaitedConsent,
+  drillLines,
+  fenceLines,
+  lateLines,
+  leaseIsMissing,
+  leaseLine,
+  type RegionLease,
+  runLines,
+  type StandingFence,
+  worstFence,
+} from './status-lines.ts'
 import { fittedTable, renderTable } from './table.ts'
 import { counted } from './words.ts'
 import { fittedLines } from './wrapped.ts'
@@ -49,15 +59,6 @@ export type Status = {
   readonly late: readonly LateEvents[]
   readonly degraded: boolean
 }
-
-/** How many have to agree before the run goes on; how many have, the approvals say. */
-export type AwaitedConsent = { readonly runId: string; readonly policy: ApprovalPolicy }
-
-/** `state` null: never granted. */
-export type RegionLease = { readonly region: string; readonly onAgentOutage: 'stop' | 'keep'; readonly state: LeaseState | null }
-
-/** `stops`: keys that are at home in the region and cannot be written for the fence, where no run and no exile explains it. */
-export type StandingFence = LoggedFence & { readonly stops: number }
 
 /** Why somebody has to look, the worst first; empty: nobody has to. */
 export function reasonsOf(status: Omit<Status, 'degraded'>): readonly string[] {
