@@ -52,18 +52,30 @@ export async function refuse(move: ForcedMove, error: unknown): Promise<never> {
     )
   }
   if (coded === null) throw error
-  const released = move.fence === 'lease-over' ? ' Its lease may be granted again.' : ''
-  // The authority has said by now what came of it, and the request that was lost can do nothing more.
-  const code = coded.code === 'outcome-unknown' ? 'rolled-back' : coded.code
+  const code = AFTER_GIVING_UP[coded.code] ?? coded.code
   throw new HomeregionError(
     code,
     {
       fact: coded.text.fact,
-      state: `Nothing was handed over: ${move.source} still owns the keys on record.${released}`,
+      state: `Nothing was handed over: ${move.source} still owns the keys on record.${await leaseNow(move)}`,
       next: nextAfter(move, coded),
     },
     { cause: coded, fields: { ...coded.fields, runId: journal.runId } },
   )
+}
+
+/**
+ * The authority has said by now what came of a commit, and the request that was lost can do nothing more; a fence that failed is down again, as is all
+ * that this run put up.
+ */
+const AFTER_GIVING_UP: Partial<Record<ErrorCode, ErrorCode>> = { 'outcome-unknown': 'rolled-back', 'fence-failed': 'check-refused' }
+
+/** What became of the lease: another failover, or an exile, may go on withholding it. */
+async function leaseNow({ engine, fence, source }: ForcedMove): Promise<string> {
+  if (fence !== 'lease-over') return ''
+  const lease = (await engine.controlPlane.leaseStates().catch(() => null))?.find(l => l.region === source)
+  if (lease === undefined) return ''
+  return lease.withheldBy === null ? ' Its lease may be granted again.' : ` Its lease stays withheld (run ${lease.withheldBy}).`
 }
 
 /** The figures, or the keys, have to be read again before anything else is typed. */
