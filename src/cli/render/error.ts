@@ -1,7 +1,7 @@
 import { HomeregionError } from '../../domain/errors.ts'
 import { EXIT } from '../../domain/exit-codes.ts'
 import type { Printer } from '../context.ts'
-import { fittedAfter } from './wrapped.ts'
+import { fittedAfter, shellLines } from './wrapped.ts'
 
 /** What went wrong, as a coded error: whatever is not one already is a bug, and says so. */
 export function asCoded(error: unknown): HomeregionError {
@@ -25,8 +25,13 @@ export function printError(error: HomeregionError, printer: Printer, debug: bool
   const report = error.fields['report']
   if (typeof report === 'string') printer.line(printable(report))
   if (error.text.state !== undefined) printer.line(`${style.bold('state:')} ${after(error.text.state)}`)
-  if (error.text.next !== undefined) printer.line(`${style.bold('next:')}  ${printable(error.text.next)}`)
+  if (error.text.next !== undefined) printer.line(`${style.bold('next:')}  ${nextLines(printer, printable(error.text.next))}`)
   if (debug) printer.line(printable((error.cause instanceof Error ? error.cause.stack : error.stack) ?? ''))
+}
+
+/** A command alone may be broken as a shell takes it; one with a remark behind it stays as it is. */
+function nextLines({ isTerminal, columns }: Printer, next: string): string {
+  return isTerminal && next.startsWith('homeregion ') && !next.includes('  ') ? shellLines(next, 'next:  '.length, columns) : next
 }
 
 export function errorJson(error: HomeregionError): string {
