@@ -56,7 +56,10 @@ async function handOver({ error, arrivesLate = false, silent = false, stricter =
     release: () => Promise.resolve(),
     leaseStates: async () =>
       await ask(() => [
-        { region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, withheldBy: 'run-1', stops: true },
+        {
+          ...{ region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, stops: true },
+          withheldBy: done.includes('lease released') ? null : 'run-1',
+        },
       ]),
     approvalPolicy: () =>
       Promise.resolve({ approvers: ['bob'], needed: 1, aboveKeys: sent && stricter ? 0 : 9, since: 'then', starter: 'ada' }),
