@@ -8,7 +8,6 @@ import { printable } from '../render/error.ts'
 import { createProgress, noLiveLine } from '../render/progress.ts'
 import { fitted } from '../render/wrapped.ts'
 import { holderIsGone, isAlive } from '../settle-run.ts'
-import type { DrillFlags } from './drill.ts'
 import { leg, letGo } from './leg.ts'
 
 /**
@@ -19,7 +18,7 @@ import { leg, letGo } from './leg.ts'
 export async function bringHome(
   context: CliContext,
   world: World,
-  { keys = [], runbook }: Pick<DrillFlags, 'keys' | 'runbook'>,
+  { keys = [], runbook }: { readonly keys?: readonly string[]; readonly runbook: string },
   interrupted: () => boolean,
 ): Promise<{ readonly returned: readonly string[] }> {
   const returned: string[] = []
