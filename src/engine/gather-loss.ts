@@ -39,9 +39,7 @@ export async function gatherLoss(engine: Engine, question: LossQuestion): Promis
         keys.map(k => k.key),
         patienceMs,
       ),
-    kafkaAnswers
-      ? inTime(engine, patienceMs, engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), null)
-      : null,
+    kafkaAnswers ? inTime(engine, patienceMs, engine.stream(source).eventsBeyond(engine.policy.inboxGroup(target)), null) : null,
   ])
   const { loss, sights, stoppedAgeMs } = question
   return estimateLoss({ source, target, keys, loss, sights, stoppedAgeMs, observations, lastApplied, recoverable })

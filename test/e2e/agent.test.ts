@@ -82,7 +82,9 @@ describe('agents on the rig', () => {
       ),
     )
     const status = await scene.rig.cli(args('status'))
-    expect(status.stdout).toMatch(/region-a: reached \d.*\nregion-b: reached \d.*\n\nlease of region-a: renewed \d.*\nlease of region-b: renewed \d/)
+    expect(status.stdout).toMatch(
+      /region-a: reached \d.*\nregion-b: reached \d.*\n\nlease of region-a: renewed \d.*\nlease of region-b: renewed \d/,
+    )
     agent.child.kill('SIGKILL')
     await agent.done
     const killedAt = performance.now()

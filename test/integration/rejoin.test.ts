@@ -230,7 +230,8 @@ describe('a region that was failed over and answers again', () => {
     })
     await decideAll(run)
     await rejoin(f.parts(), 'region-a', 'it answers')
-    const rows = async (side: typeof a) => (await side.query(`select t::text from invoice t where tenant_id = 'plain' order by 1`)).rows
+    const rows = async (side: typeof a) =>
+      (await side.query<{ t: string }>(`select t::text from invoice t where tenant_id = 'plain' order by 1`)).rows
     expect(await rows(a)).toEqual(await rows(b))
     expect(JSON.stringify(await rows(a))).toMatch(/spaced.*-0/)
     for (const side of [a, b]) await side.query('alter table invoice drop column note, drop column rate')

@@ -159,9 +159,7 @@ describe('an acknowledgement', () => {
       expect(acknowledges({ kind: 'bound', boundMs }, known)).toBe(false)
       expect(acknowledges({ kind: 'typed', boundMs }, known)).toBe(false)
     }
-    expect(acknowledgementProblem({ kind: 'bound', boundMs: 1_000 }, known)).toBe(
-      'up to 90.4 s may be lost, the acknowledgement covers 1s',
-    )
+    expect(acknowledgementProblem({ kind: 'bound', boundMs: 1_000 }, known)).toBe('up to 90.4 s may be lost, the acknowledgement covers 1s')
   })
 
   test('covers the unknown only where it says any and the policy does', () => {

@@ -130,14 +130,15 @@ async function refusedLease(connection: Connection, runId: string, token: number
       { cause },
     )
   const holder = `${String(run.holder_user)}@${String(run.holder_host)} pid ${String(run.holder_pid)}`
+  const seizedBy = typeof run.seized_by === 'string' ? run.seized_by : null
   const fields = { runId, state: run.state, token: Number(run.token), holder }
   const next = `homeregion run show ${runId}`
   if (run.open !== true)
     return new HomeregionError(
       'run-closed',
       {
-        fact: `run ${runId} is closed: ${String(run.state)}${run.seized_by === null ? '' : ` by ${String(run.seized_by)}, a forced failover,`} since ${isoTime(run.ended_at)}`,
-        ...(run.seized_by === null ? { state: nothing, next } : { state: `${nothing} ${NOT_TAKEN}`, next: 'homeregion status' }),
+        fact: `run ${runId} is closed: ${String(run.state)}${seizedBy === null ? '' : ` by ${seizedBy}, a forced failover,`} since ${isoTime(run.ended_at)}`,
+        ...(seizedBy === null ? { state: nothing, next } : { state: `${nothing} ${NOT_TAKEN}`, next: 'homeregion status' }),
       },
       { cause, fields },
     )
