@@ -8,12 +8,8 @@ const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-i
 /** What rehearses a region going dark, with links that are cut and agents that die: half as long again as everything else, `npm run test:failover`. */
 const FAILOVER = ['test/e2e/{agent,automatic,drill,failover,rejoin}*.test.ts', 'test/fault/**/*.test.ts']
 
-const ON_ONE_RIG = {
-  testTimeout: 180_000,
-  hookTimeout: 240_000,
-  fileParallelism: false,
-  globalSetup: ['test/rig/global-setup.ts'],
-}
+/** A rig for each worker; those that share one run one after another. */
+const ON_A_RIG = { testTimeout: 180_000, hookTimeout: 240_000, globalSetup: ['test/rig/global-setup.ts'] }
 
 /** One machine: the groups run one after another, and so do the files of a group that share a rig. Files with servers of their own run in pairs. */
 export default defineConfig({
@@ -47,11 +43,13 @@ export default defineConfig({
           name: 'e2e',
           include: ['test/{e2e,crash}/**/*.test.ts'],
           exclude: FAILOVER,
-          ...ON_ONE_RIG,
+          ...ON_A_RIG,
+          fileParallelism: false,
           sequence: { groupOrder: 3 },
         },
       },
-      { test: { name: 'failover', include: FAILOVER, ...ON_ONE_RIG, sequence: { groupOrder: 4 } } },
+      // They mostly wait: for leases to end, for links to heal. In pairs.
+      { test: { name: 'failover', include: FAILOVER, ...ON_A_RIG, sequence: { groupOrder: 4 } } },
     ],
   },
 })

@@ -80,7 +80,7 @@ async function requireDecided({ parts, region }: Pick<Rejoining, 'parts' | 'regi
   if (exile.undecided === 0) return
   const runs = await undecidedRuns(parts.controlPlane, exile)
   throw new HomeregionError('check-refused', {
-    fact: `${exile.undecided} writes that only one side has are not decided (${runs.length === 1 ? 'run' : 'runs'} ${runs.join(', ')})`,
+    fact: `${exile.undecided} ${exile.undecided === 1 ? 'write that only one side has is' : 'writes that only one side has are'} not decided (${runs.length === 1 ? 'run' : 'runs'} ${runs.join(', ')})`,
     state: `${region} is fenced, as read back; of these writes nothing was replaced there.`,
     next: `homeregion reconcile ${runs[0] ?? exile.runIds.at(-1) ?? 'RUN'} --undecided`,
   })

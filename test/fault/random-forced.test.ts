@@ -220,11 +220,9 @@ async function bringBack(keys: readonly string[]): Promise<void> {
   expect([0, 3], first.stdout + first.stderr).toContain(first.code)
   if (first.code === 3) {
     const told = [first.stdout + first.stderr]
-    for (const key of keys) {
-      const decided = await regions.cli(['reconcile', id, 'drop', '--all-of', key, '--reason', 'a test'])
-      told.push(decided.stdout + decided.stderr)
-      expect(decided.code, told.join('\n')).toBe(0)
-    }
+    const decided = await regions.cli(['reconcile', id, 'drop', '--all', '--reason', 'a test'])
+    told.push(decided.stdout + decided.stderr)
+    expect(decided.code, told.join('\n')).toBe(0)
     const second = await rejoin()
     expect(second.code, [...told, second.stdout + second.stderr].join('\n')).toBe(0)
   }
