@@ -5,8 +5,10 @@ const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-i
   name => `test/integration/${name}.test.ts`,
 )
 
-/** What rehearses a region going dark, with links that are cut and agents that die: half as long again as everything else, `npm run test:failover`. */
+/** What rehearses a region going dark, with links that are cut and agents that die. */
 const FAILOVER = ['test/e2e/{agent,automatic,drill,failover,rejoin}*.test.ts', 'test/fault/**/*.test.ts']
+/** Of them those that do it again and again, killed at each point and at random: with them everything takes longer than half an hour. */
+const OVER_AND_OVER = ['test/e2e/failover-killed.test.ts', 'test/fault/random-forced.test.ts']
 
 /** A rig for each worker; those that share one run one after another. */
 const ON_A_RIG = { testTimeout: 180_000, hookTimeout: 240_000, globalSetup: ['test/rig/global-setup.ts'] }
@@ -49,7 +51,8 @@ export default defineConfig({
         },
       },
       // They mostly wait: for leases to end, for links to heal. In pairs.
-      { test: { name: 'failover', include: FAILOVER, ...ON_A_RIG, sequence: { groupOrder: 4 } } },
+      { test: { name: 'failover', include: FAILOVER, exclude: OVER_AND_OVER, ...ON_A_RIG, sequence: { groupOrder: 4 } } },
+      { test: { name: 'over-and-over', include: OVER_AND_OVER, ...ON_A_RIG, sequence: { groupOrder: 5 } } },
     ],
   },
 })

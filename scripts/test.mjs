@@ -3,7 +3,7 @@ import { ensureInstalled, runOrExit } from './install.mjs'
 
 ensureInstalled()
 runOrExit(process.execPath, ['scripts/build.mjs'])
-// A region going dark is rehearsed by `npm run test:failover`, which takes half as long again.
+// What forced failovers do killed at each point and at random is `npm run test:over-and-over`.
 const asked = process.argv.slice(2)
-const projects = asked.includes('--project') ? [] : ['unit', 'integration', 'rig', 'e2e'].flatMap(name => ['--project', name])
+const projects = asked.includes('--project') ? [] : ['unit', 'integration', 'rig', 'e2e', 'failover'].flatMap(name => ['--project', name])
 runOrExit(process.execPath, ['node_modules/vitest/vitest.mjs', 'run', ...projects, ...asked])
