@@ -1,3 +1,4 @@
+import type { Evidence } from '../domain/evidence.ts'
 import { showKey } from '../domain/key.ts'
 import type { Plan } from '../domain/plan.ts'
 import { firstLook } from '../engine/first-look.ts'
@@ -27,21 +28,18 @@ export async function showPlan(context: CliContext, keys: readonly string[], fla
         'first look',
         ...evidence.map(e => evidenceLine(context.out, e)),
         '',
-        fittedLines(
-          context.out,
-          closing(
-            plan,
-            evidence.filter(e => e.verdict !== 'pass').map(e => e.check),
-          ),
-        ),
+        fittedLines(context.out, closing(plan, evidence)),
       ].join('\n'),
     )
   return plan
 }
 
-/** The command that applies the plan, or why it would be refused. */
-function closing(plan: Plan, blocked: readonly string[]): string {
-  if (blocked.length > 0) return `Nothing was changed. A transfer would be refused now: ${blocked.join(', ')}.\nnext:  homeregion doctor`
+/** The command that applies the plan, or why it would be refused. What was not seen at one look, a transfer waits for. */
+function closing(plan: Plan, evidence: readonly Evidence[]): string {
+  const of = (verdict: Evidence['verdict']) => evidence.filter(e => e.verdict === verdict).map(e => e.check)
+  const [failed, unseen] = [of('fail'), of('unknown')]
+  if (failed.length > 0) return `Nothing was changed. A transfer would be refused now: ${failed.join(', ')}.\nnext:  homeregion doctor`
   const keys = plan.moves.length === 1 ? showKey(plan.moves[0]?.key ?? '') : 'KEY…'
-  return `Nothing was changed. To apply: homeregion transfer ${keys} --to ${plan.moves[0]?.target ?? 'REGION'} --plan ${plan.id}`
+  const waits = unseen.length === 0 ? '' : ` Not seen at one look, a transfer waits for it: ${unseen.join(', ')}.`
+  return `Nothing was changed.${waits} To apply: homeregion transfer ${keys} --to ${plan.moves[0]?.target ?? 'REGION'} --plan ${plan.id}`
 }

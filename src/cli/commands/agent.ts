@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
+import { notes } from './notes.ts'
 
 export function register(program: Command, context: CliContext): void {
   program
@@ -9,8 +10,10 @@ export function register(program: Command, context: CliContext): void {
     .option('--listen <host:port>', 'instead of agent.listen of the configuration')
     .addHelpText(
       'after',
-      '\nSeveral may run: one leads at a time. One JSON line for each event on stderr. SIGTERM ends it and gives no lease back.' +
-        '\nExit of --once: 0 every lease was granted; 3 one was not; 5 another agent leads; 69 no region answered.',
+      notes(
+        '\nSeveral may run: one leads at a time. One JSON line for each event on stderr. SIGTERM ends it and gives no lease back.' +
+          '\nExit of --once: 0 every lease was granted; 3 one was not; 5 another agent leads; 69 no region answered.',
+      ),
     )
     .action(async (flags: { once?: boolean; listen?: string }) => {
       const { agent } = await import('../agent.ts')

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
 import type { RotateFlags } from '../fence/flags.ts'
+import { notes } from './notes.ts'
 
 export function register(program: Command, context: CliContext): void {
   const credentials = program.command('credentials').description("the writers' logins of a region")
@@ -13,7 +14,9 @@ export function register(program: Command, context: CliContext): void {
     .description('new secrets without a move: each role is closed, gets a new secret, and is opened again (-o json)')
     .addHelpText(
       'after',
-      '\nWriters of these roles are refused for the time between the two, and have to read the new secret from where it was delivered.',
+      notes(
+        '\nWriters of these roles are refused for the time between the two, and have to read the new secret from where it was delivered.',
+      ),
     )
     .action(async (region: string, flags: RotateFlags) => {
       const { rotate } = await import('../fence/rotate.ts')

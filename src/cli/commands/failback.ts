@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
 import type { BackFlags } from '../rejoin/failback.ts'
 import { driveOptions } from '../run-command.ts'
+import { notes } from './notes.ts'
 
 export function register(program: Command, context: CliContext): void {
   const command = program
@@ -13,7 +14,7 @@ export function register(program: Command, context: CliContext): void {
     .option('--dry-run', 'show the plan and a first look at its checks, and stop')
     .addHelpText(
       'after',
-      '\nRefused while the region is in exile (homeregion rejoin), and within policy.coolDown unless --reason is given.',
+      notes('\nRefused while the region is in exile (homeregion rejoin), and within policy.coolDown unless --reason is given.'),
     )
   driveOptions(command).action(async (runId: string, flags: BackFlags) => {
     const { failback } = await import('../rejoin/failback.ts')

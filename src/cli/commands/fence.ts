@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
 import type { FenceFlags } from '../fence/flags.ts'
+import { notes } from './notes.ts'
 
 export function register(program: Command, context: CliContext): void {
   const fence = program
@@ -24,9 +25,11 @@ export function register(program: Command, context: CliContext): void {
     .description('stop every writer of the region, and prove it; works without the control plane (-o json)')
     .addHelpText(
       'after',
-      '\nOne fence that fails does not keep the others from being tried. Where the control plane does not answer, what was done is kept on this' +
-        '\nmachine and handed over by the next status, doctor or fence command here that reaches it.' +
-        '\nExit 0: every fence stands and is proved; 3: one does not hold; 7: one was not applied; 9: one could not be proved.',
+      notes(
+        '\nOne fence that fails does not keep the others from being tried. Where the control plane does not answer, what was done is kept on this' +
+          ' machine and handed over by the next status, doctor or fence command here that reaches it.' +
+          '\nExit 0: every fence stands and is proved; 3: one does not hold; 7: one was not applied; 9: one could not be proved.',
+      ),
     )
     .action(async (region: string, flags: FenceFlags & { reason: string }) => {
       const { apply } = await import('../fence/change.ts')
@@ -37,7 +40,9 @@ export function register(program: Command, context: CliContext): void {
     .description('prove every fence that stands again, and write as each declared writer, always rolled back (-o json)')
     .addHelpText(
       'after',
-      '\nExit 0: everything is refused; 3: something is admitted, or a fence on record does not hold; 9: something could not be seen.',
+      notes(
+        '\nExit 0: everything is refused; 3: something is admitted, or a fence on record does not hold; 9: something could not be seen.',
+      ),
     )
     .action(async (region: string, flags: FenceFlags) => {
       const { probe } = await import('../fence/look.ts')
@@ -51,8 +56,10 @@ export function register(program: Command, context: CliContext): void {
     .description('bring back exactly what apply changed, on the word of the control plane (-o json)')
     .addHelpText(
       'after',
-      '\nRefused (exit 4) unless the control plane answers, says that the region owns a key, and contradicts none of the keys that would become' +
-        '\nwritable there. No flag goes around that: it is what keeps two regions from writing one key.',
+      notes(
+        '\nRefused (exit 4) unless the control plane answers, says that the region owns a key, and contradicts none of the keys that would become' +
+          ' writable there. No flag goes around that: it is what keeps two regions from writing one key.',
+      ),
     )
     .action(async (region: string, flags: FenceFlags & { reason: string }) => {
       const { lift } = await import('../fence/change.ts')
@@ -61,7 +68,7 @@ export function register(program: Command, context: CliContext): void {
   named(fence.command('status'))
     .argument('[region]', 'default: every region')
     .description('each fence: whether it stands, since when, by whom, why, and what it holds (-o json)')
-    .addHelpText('after', '\nExit 3: a fence on record was found lifted; 9: one could not be read.')
+    .addHelpText('after', notes('\nExit 3: a fence on record was found lifted; 9: one could not be read.'))
     .action(async (region: string | undefined, flags: FenceFlags) => {
       const { status } = await import('../fence/look.ts')
       await status(context, region ?? null, flags)
@@ -71,7 +78,7 @@ export function register(program: Command, context: CliContext): void {
     .argument('<region>')
     .option('--sql', 'only the statements that close what is not accepted')
     .description('every role and path that can write around the fences, from the catalogue (-o json)')
-    .addHelpText('after', '\nExit 3: there is one that the configuration does not accept.')
+    .addHelpText('after', notes('\nExit 3: there is one that the configuration does not accept.'))
     .action(async (region: string, flags: { sql?: boolean }) => {
       const { audit } = await import('../fence/audit.ts')
       await audit(context, region, flags.sql === true)

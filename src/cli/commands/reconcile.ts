@@ -1,6 +1,7 @@
 import { Argument, type Command } from 'commander'
 import type { CliContext } from '../context.ts'
 import type { Decision, ReconcileFlags } from '../rejoin/reconcile.ts'
+import { notes } from './notes.ts'
 
 export function register(program: Command, context: CliContext): void {
   program
@@ -18,11 +19,11 @@ export function register(program: Command, context: CliContext): void {
     .option('--csv <file>', 'list into a new file; cells that begin like a formula have a mark before it')
     .addHelpText(
       'after',
-      `
+      notes(`
 drop      the write is not carried over; at the old home its row is replaced
 reapply   the configured command applies it at the new owner: the write is JSON on its stdin, exit 0 says that it did
 exported  it is written to --file and closed by hand
-All that is named is looked at before anything is decided. A decision stands. The login of the control plane that made it is on record with the reason.`,
+All that is named is looked at before anything is decided. A decision stands. The login of the control plane that made it is on record with the reason.`),
     )
     .action(async (run: string, decision: Decision | undefined, flags: ReconcileFlags) => {
       const { reconcile } = await import('../rejoin/reconcile.ts')

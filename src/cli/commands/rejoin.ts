@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { CliContext } from '../context.ts'
 import type { RejoinFlags } from '../rejoin/rejoin.ts'
+import { notes } from './notes.ts'
 
 export function register(program: Command, context: CliContext): void {
   program
@@ -13,7 +14,9 @@ export function register(program: Command, context: CliContext): void {
     .option('--replace-runbook', 'follow --runbook although another one is pinned; its own steps are done anew')
     .addHelpText(
       'after',
-      '\nThe same command goes on after it was interrupted, or after `homeregion reconcile` has decided what it found.\nExit 3: writes that only one side has are not decided yet.',
+      notes(
+        '\nThe same command goes on after it was interrupted, or after `homeregion reconcile` has decided what it found.\nExit 3: writes that only one side has are not decided yet.',
+      ),
     )
     .action(async (region: string, flags: RejoinFlags) => {
       const { rejoin } = await import('../rejoin/rejoin.ts')
