@@ -37,6 +37,8 @@ test(
           { cause: error },
         )
       })
+      // A hundred take their time, and one that hangs should say which it was.
+      if (number % 10 === 0) console.info(`up to run ${number}: ${JSON.stringify(tally)}`)
     }
     console.info(JSON.stringify(tally))
     expect(tally.moved).toBeGreaterThan(0)

@@ -13,7 +13,7 @@ export const ENVIRONMENT = [
   { name: 'HOMEREGION_EVIDENCE_MAX_AGE', sets: 'policy.evidenceMaxAge', path: ['policy', 'evidenceMaxAge'] },
   { name: 'HOMEREGION_RUN_LEASE', sets: 'policy.runLease', path: ['policy', 'runLease'] },
   { name: 'HOMEREGION_MAX_KEYS', sets: 'policy.maxKeys', path: ['policy', 'maxKeys'] },
-  { name: 'HOMEREGION_STATE_DIR', sets: "this machine's fence log (else in $XDG_STATE_HOME or ~/.local/state)", path: null },
+  { name: 'HOMEREGION_STATE_DIR', sets: 'fence log of this machine (else XDG_STATE_HOME)', path: null },
   { name: 'HOMEREGION_SANDBOX', sets: 'folder of the sandbox', path: null },
   { name: 'HOMEREGION_CACHE', sets: 'folder of what the sandbox fetched', path: null },
   { name: 'HOMEREGION_DEBUG', sets: 'stack traces with errors (any value)', path: null },
