@@ -1,3 +1,4 @@
+import type { Evidence } from '../domain/evidence.ts'
 import type { ExitName } from '../domain/exit-codes.ts'
 import type { RunState } from '../domain/journal.ts'
 import { announceAll, openAll, subjectOf } from './forced-activation.ts'
@@ -32,13 +33,19 @@ export async function afterCommit(move: ForcedMove): Promise<ForcedEnd> {
     const seen = await watch(engine, journal, rest, subjectOf(move), move.moves, move.observeMs)
     await journal.commit('close', { runState: 'DONE' })
     const next = `homeregion rejoin ${move.source} --reason TEXT   (when it is back; reconcile is pending)`
-    const data = `${move.target} owns and writes ${count(move)} (read back, probed as its writers); ${move.source} is in exile.`
+    const data = `${move.target} owns ${count(move)} and has opened them, read back${probed(gate.evidence)}; ${move.source} is in exile.`
     if (seen !== null) return end(move, seen.end.exit, 'DONE', seen.end.fact, data, next)
     return end(move, 'done', 'DONE', `${count(move)} moved from ${move.source} to ${move.target}`, data, next)
   } catch (error) {
     if (isForeign(error)) throw error
     return await leftOpen(move, error)
   }
+}
+
+/** Of thousands of keys a sample was written: what is said of them is what was seen. */
+function probed(evidence: readonly Evidence[]): string {
+  const seen = evidence.find(e => e.check === 'target-accepts-write')
+  return seen === undefined ? '' : `; as its writers: ${seen.observed}`
 }
 
 async function leftOpen(move: ForcedMove, error: unknown): Promise<ForcedEnd> {
