@@ -140,8 +140,8 @@ export function watchSignals(context: CliContext, onFirst: () => void): Signals 
   let seen: SignalName | null = null
   const leaving = new AbortController()
   const handle = (signal: SignalName) => {
-    // Nobody reads any more, and what cannot be written must not end the work on it.
-    if (signal === 'SIGHUP') for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
+    // A hangup is told to the session and to its foreground, so twice; it is nobody's impatience.
+    if (seen !== null && signal === 'SIGHUP') return
     if (seen !== null) {
       stop()
       process.kill(process.pid, signal)
@@ -158,5 +158,7 @@ export function watchSignals(context: CliContext, onFirst: () => void): Signals 
     for (const name of SIGNALS) process.off(name, handle)
   }
   for (const name of SIGNALS) process.on(name, handle)
+  // A terminal that is gone can neither be read nor written, and that must not end the work; the signal comes before or after its errors.
+  for (const stream of [process.stdin, process.stdout, process.stderr]) if (stream.isTTY) stream.on('error', () => undefined)
   return { interrupted: () => seen !== null, leaving: leaving.signal, name: () => seen, stop }
 }
