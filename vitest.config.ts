@@ -5,13 +5,17 @@ const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-i
   name => `test/integration/${name}.test.ts`,
 )
 
-/** What rehearses a region going dark, with links that are cut and agents that die. */
-const FAILOVER = ['test/e2e/{agent,automatic,drill,failover,rejoin}*.test.ts', 'test/fault/**/*.test.ts']
-/** Of them those that do it again and again, killed at each point and at random: with them everything takes longer than half an hour. */
-const OVER_AND_OVER = ['test/e2e/failover-killed.test.ts', 'test/fault/random-forced.test.ts']
+/** A region is dark for real in them: on a rig of their own, since what they leave behind is a region in exile. */
+const FAILOVER = ['failover-forced', 'rejoin-after-failover'].map(name => `test/e2e/${name}.test.ts`)
+/** Nine minutes more, most of them spent waiting for leases to end and links to heal: with them everything takes longer than half an hour. */
+const REHEARSAL = ['test/e2e/{agent,drill,failover-killed}.test.ts', 'test/fault/**/*.test.ts']
 
-/** A rig for each worker; those that share one run one after another. */
-const ON_A_RIG = { testTimeout: 180_000, hookTimeout: 240_000, globalSetup: ['test/rig/global-setup.ts'] }
+const ON_ONE_RIG = {
+  testTimeout: 180_000,
+  hookTimeout: 240_000,
+  fileParallelism: false,
+  globalSetup: ['test/rig/global-setup.ts'],
+}
 
 /** One machine: the groups run one after another, and so do the files of a group that share a rig. Files with servers of their own run in pairs. */
 export default defineConfig({
@@ -44,15 +48,13 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/{e2e,crash}/**/*.test.ts'],
-          exclude: FAILOVER,
-          ...ON_A_RIG,
-          fileParallelism: false,
+          exclude: [...FAILOVER, ...REHEARSAL],
+          ...ON_ONE_RIG,
           sequence: { groupOrder: 3 },
         },
       },
-      // They mostly wait: for leases to end, for links to heal. In pairs.
-      { test: { name: 'failover', include: FAILOVER, exclude: OVER_AND_OVER, ...ON_A_RIG, sequence: { groupOrder: 4 } } },
-      { test: { name: 'over-and-over', include: OVER_AND_OVER, ...ON_A_RIG, sequence: { groupOrder: 5 } } },
+      { test: { name: 'failover', include: FAILOVER, ...ON_ONE_RIG, sequence: { groupOrder: 4 } } },
+      { test: { name: 'rehearsal', include: REHEARSAL, ...ON_ONE_RIG, sequence: { groupOrder: 5 } } },
     ],
   },
 })
