@@ -158,7 +158,7 @@ export function watchSignals(context: CliContext, onFirst: () => void): Signals 
     for (const name of SIGNALS) process.off(name, handle)
   }
   for (const name of SIGNALS) process.on(name, handle)
-  // A terminal that is gone can neither be read nor written, and that must not end the work; the signal comes before or after its errors.
-  for (const stream of [process.stdin, process.stdout, process.stderr]) if (stream.isTTY) stream.on('error', () => undefined)
+  // A terminal that is gone cannot be read, and that must not end the work; the signal comes before or after the error.
+  if (process.stdin.isTTY) process.stdin.on('error', () => undefined)
   return { interrupted: () => seen !== null, leaving: leaving.signal, name: () => seen, stop }
 }

@@ -21,11 +21,11 @@ export function createPrinter(stream: OutputStream, level: 0 | 1): Printer {
 }
 
 /**
- * `homeregion … | head` closes the pipe early. That is no error of a run: the run goes on, only its text has nowhere to go.
- * Any other failure of the stream is reported as it is.
+ * `homeregion … | head` closes the pipe early, and a terminal can go while a run is under way. That is no error of a run: it goes on, only its text has
+ * nowhere to go. Any other failure of the stream is reported as it is.
  */
-export function survivePipe(stream: NodeJS.WritableStream): void {
+export function survivePipe(stream: NodeJS.WritableStream & { readonly isTTY?: boolean }): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
+    if (error.code !== 'EPIPE' && !(error.code === 'EIO' && stream.isTTY === true)) throw error
   })
 }
