@@ -52,11 +52,16 @@ const silentSince = new WeakMap<Clock, Map<string, number>>()
 /** Between two tries of a region that nobody else has ever seen. */
 const AGAIN_MS = 500
 
+/** A Kafka that answers writes nothing. */
+function reached(tries: OwnTries): boolean {
+  return tries.some(t => t.reached && t.what === 'database')
+}
+
 /** How long this process has been trying in vain; 0 with an answer. */
 function silentForMs({ clock }: Engine, region: string, tries: OwnTries): number {
   const since = silentSince.get(clock) ?? new Map<string, number>()
   silentSince.set(clock, since)
-  if (tries.some(t => t.reached && MAY_WRITE.includes(t.what))) since.delete(region)
+  if (reached(tries)) since.delete(region)
   else since.set(region, since.get(region) ?? clock.monotonicMs())
   return clock.monotonicMs() - (since.get(region) ?? clock.monotonicMs())
 }
@@ -81,14 +86,15 @@ export async function lookAtRegion(
     tries ?? tryRegion(engine, region, patienceMs),
   ])
   let own = first
-  const alone = newestContact(toldOf(region, told, leases)) === null
-  while (silentForMs(engine, region, own) < darkAfterMs && alone && !own.some(t => t.reached && t.what === 'database')) {
+  const others = toldOf(region, told, leases)
+  const alone = newestContact(others) === null
+  while (silentForMs(engine, region, own) < darkAfterMs && alone && !reached(own)) {
     await engine.clock.sleep(AGAIN_MS)
     own = await tryRegion(engine, region, patienceMs)
   }
   const sights: readonly Sight[] = [
     ...own.map(({ vantage, what, reached }) => ({ region, vantage, what, lastContactAgeMs: reached ? 0 : null })),
-    ...toldOf(region, told, leases),
+    ...others,
   ]
   const contact = newestContact(sights)
   return { region, sights, own: own.map(describeTry), contact: (contact?.lastContactAgeMs ?? darkAfterMs) < darkAfterMs ? contact : null }
