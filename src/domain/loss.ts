@@ -3,6 +3,7 @@ import type { Config, Rpo } from './config.ts'
 import { formatMs, showDuration } from './duration.ts'
 import { showKey } from './key.ts'
 import { keyPattern } from './key-pattern.ts'
+import { byCodeUnit } from './order.ts'
 
 /** One look of an agent at a region: what of its committed writes the others do not have yet, and how fast it writes. */
 export type RegionObservation = {
@@ -110,7 +111,7 @@ export function estimateLoss(input: LossInput): LossEstimate {
     .reduce<RegionObservation | null>((best, o) => (best === null || o.ageMs < best.ageMs ? o : best), null)
   const unknown = upperBound(observation, input)
   const keys = input.keys
-    .toSorted((a, b) => compare(a.key, b.key))
+    .toSorted((a, b) => byCodeUnit(a.key, b.key))
     // Written out, not spread: of a hundred thousand keys that takes a fifth of the time.
     .map(({ key, epoch }) => ({
       key,
@@ -197,18 +198,13 @@ export function describeBlocked({ key, rpo, why }: BlockedKey): string {
   return `${showKey(key)}: its policy is at most ${limit}, ${why === 'over' ? 'and more may be lost' : 'and nobody knows how much may be lost'}`
 }
 
-/** By code unit: the same everywhere, whatever the locale. */
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
-}
-
 /** Written out field by field, so that the same facts give the same text whatever made them; a key is one short list, since there may be many. */
 function canonicalText({ source, target, observation, sights, stoppedAgeMs, keys, totals, blocked }: Omit<LossEstimate, 'sha256'>): string {
   const look = observation && [
     ...[observation.region, observation.observer, observation.ageMs, observation.unpublished, observation.oldestUnpublishedMs],
     observation.highestPerSecond,
     Object.entries(observation.notApplied)
-      .toSorted(([a], [b]) => compare(a, b))
+      .toSorted(([a], [b]) => byCodeUnit(a, b))
       .map(([region, lag]) => [region, lag.events, lag.oldestMs]),
   ]
   return JSON.stringify([

@@ -2,6 +2,7 @@ import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import type { Json } from '../domain/evidence.ts'
 import type { ForcedFailover, ReconcileDecision, ReconcileItem } from '../domain/failover.ts'
 import { showKey } from '../domain/key.ts'
+import { byCodeUnit } from '../domain/order.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { ControlPlane, FaultPoint, RegionDatabase } from '../domain/ports.ts'
 import type { Reapply, Recovery } from '../domain/recovery.ts'
@@ -89,11 +90,7 @@ async function chosenOfKeys(controlPlane: ControlPlane, runId: string, keys: rea
 function inOrderOfWriting(a: ReconcileItem, b: ReconcileItem): number {
   const [x, y] = [a, b].map(item => ({ key: item.key, aggregate: '', version: 0, ...eventOf(item) }))
   if (x === undefined || y === undefined) return 0
-  return compared(x.key, y.key) || compared(x.aggregate, y.aggregate) || x.version - y.version
-}
-
-function compared(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1
+  return byCodeUnit(x.key, y.key) || byCodeUnit(x.aggregate, y.aggregate) || x.version - y.version
 }
 
 function eventOf({ content }: ReconcileItem): { aggregate: string; version: number } | null {

@@ -3,6 +3,7 @@ import type { UnfinishedDrill } from '../../domain/drill.ts'
 import type { Drill } from '../../domain/failover.ts'
 import type { Run } from '../../domain/journal.ts'
 import { showKey } from '../../domain/key.ts'
+import { byCodeUnit } from '../../domain/order.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
 import type { LogRow } from '../../domain/ports.ts'
 import type { Printer } from '../context.ts'
@@ -215,7 +216,5 @@ function keyRow(record: OwnershipRecord, status: Status): readonly string[] {
 }
 
 function worstFirst(counts: Status['counts']): Status['counts'] {
-  // By code unit: `localeCompare` loads the collation tables, which cost more than everything else that is printed here.
-  const byName = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
-  return [...counts].sort((a, b) => Number(a.state === 'ACTIVE') - Number(b.state === 'ACTIVE') || byName(a.homeRegion, b.homeRegion))
+  return [...counts].sort((a, b) => Number(a.state === 'ACTIVE') - Number(b.state === 'ACTIVE') || byCodeUnit(a.homeRegion, b.homeRegion))
 }

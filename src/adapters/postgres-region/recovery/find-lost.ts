@@ -1,5 +1,6 @@
 import type { Config } from '../../../domain/config.ts'
 import type { ReconcileFinding } from '../../../domain/failover.ts'
+import { byCodeUnit } from '../../../domain/order.ts'
 import type { LostKey } from '../../../domain/recovery.ts'
 import type { ServiceTransaction } from '../../postgres/service-pool.ts'
 import { identifier } from '../quoting.ts'
@@ -43,7 +44,7 @@ export async function findLost(
     found.push(...(await findLostRecords(config, shape, unreached, events, source, home)))
   }
   const unique = new Map(found.map(f => [f.id, f]))
-  return [...unique.values()].toSorted((a, b) => compare(a.key, b.key) || compare(a.id, b.id))
+  return [...unique.values()].toSorted((a, b) => byCodeUnit(a.key, b.key) || byCodeUnit(a.id, b.id))
 }
 
 async function withQuarantined(
@@ -89,8 +90,4 @@ from ${shape.sql} t where ${keyIn(shape, '$1')} group by 1, 2`,
     }
   }
   return found
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
 }
