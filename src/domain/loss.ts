@@ -188,7 +188,7 @@ export function acknowledges(ack: Acknowledgement, estimate: LossEstimate): bool
 
 /** One hash for one set of keys, in whatever order. */
 export function hashOfKeys(keys: readonly string[]): string {
-  return sha256(JSON.stringify([...new Set(keys)].toSorted(compare)))
+  return sha256(JSON.stringify([...new Set(keys)].toSorted(byCodeUnit)))
 }
 
 /** One line on why a key stays. */
