@@ -28,6 +28,11 @@ export type Signals = {
   readonly stop: () => void
 }
 
+/** Nothing is answered, whatever is asked. */
+export const NO_ANSWERS: Answers = { yes: false, confirm: null, confirmCount: null }
+/** For what is short, or must come to its end. */
+export const UNWATCHED: Signals = { interrupted: () => false, stop: () => undefined }
+
 /** The person at the terminal, or the flags that stand for one. Off a terminal nothing is ever asked. */
 export function createOperator(
   context: CliContext,

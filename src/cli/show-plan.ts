@@ -3,7 +3,7 @@ import { showKey } from '../domain/key.ts'
 import type { Plan } from '../domain/plan.ts'
 import { firstLook } from '../engine/first-look.ts'
 import type { CliContext } from './context.ts'
-import { createOperator } from './operator.ts'
+import { createOperator, NO_ANSWERS, UNWATCHED } from './operator.ts'
 import { type PlanFlags, requestPlan } from './plan-request.ts'
 import { planJson, planText } from './render/plan.ts'
 import { evidenceLine } from './render/progress.ts'
@@ -14,10 +14,7 @@ export async function showPlan(context: CliContext, keys: readonly string[], fla
   const format = context.format('json')
   const plan = await requestPlan(context, keys, flags)
   const world = await context.connect()
-  const nobody = createOperator(context, { yes: false, confirm: null, confirmCount: null }, () => undefined, {
-    interrupted: () => false,
-    stop: () => undefined,
-  })
+  const nobody = createOperator(context, NO_ANSWERS, () => undefined, UNWATCHED)
   const evidence = await firstLook(world.engine(nobody), plan)
   if (format === 'json') context.out.line(JSON.stringify({ ...(planJson(plan) as object), firstLook: evidence }))
   else

@@ -3,7 +3,7 @@ import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import { showKey } from '../../domain/key.ts'
 import type { CliContext, World } from '../context.ts'
-import { createOperator } from '../operator.ts'
+import { createOperator, UNWATCHED } from '../operator.ts'
 import { printable } from '../render/error.ts'
 import { createProgress, noLiveLine } from '../render/progress.ts'
 import { fitted } from '../render/wrapped.ts'
@@ -58,7 +58,7 @@ async function endRun(context: CliContext, world: World, runId: string): Promise
   tell(context, `its run ${runId} is ended first`)
   const progress = createProgress(context.err, noLiveLine)
   const answers = { yes: true, confirm: run.moves[0]?.key ?? null, confirmCount: run.moves.length }
-  const operator = createOperator(context, answers, progress.report, { interrupted: () => false, stop: () => undefined }, progress.close)
+  const operator = createOperator(context, answers, progress.report, UNWATCHED, progress.close)
   await letGo(world, operator, runId, holderIsGone(world, run))
 }
 

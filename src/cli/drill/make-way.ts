@@ -6,7 +6,7 @@ import type { Json } from '../../domain/evidence.ts'
 import { isOpen, type Run } from '../../domain/journal.ts'
 import { abortRun } from '../../engine/run.ts'
 import type { CliContext, World } from '../context.ts'
-import { createOperator } from '../operator.ts'
+import { createOperator, NO_ANSWERS, UNWATCHED } from '../operator.ts'
 import { printable } from '../render/error.ts'
 import { createProgress, noLiveLine } from '../render/progress.ts'
 import { holderIsGone, pinned } from '../settle-run.ts'
@@ -81,8 +81,7 @@ function mayTake(world: World, run: Run): boolean {
 async function takeBack(context: CliContext, world: World, run: Run): Promise<boolean> {
   context.err.line(printable(`nobody drives run ${run.id} any more: its keys are taken back`))
   const progress = createProgress(context.err, noLiveLine)
-  const nobody = { yes: false, confirm: null, confirmCount: null }
-  const operator = createOperator(context, nobody, progress.report, { interrupted: () => false, stop: () => undefined })
+  const operator = createOperator(context, NO_ANSWERS, progress.report, UNWATCHED)
   const options = { takeOver: holderIsGone(world, run) }
   const end = await abortRun(world.engine(operator), run.id, pinned(run.id), options).catch((error: unknown) => {
     if (isHomeregionError(error) && OTHERS.some(code => code === error.code)) return null

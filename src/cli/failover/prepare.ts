@@ -14,7 +14,7 @@ import { chooseFence, stoppedAgeMs } from '../../engine/outside-fence.ts'
 import { lookAtRegion, type Vantage } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
 import { requireOneLine } from '../one-line.ts'
-import { createOperator } from '../operator.ts'
+import { createOperator, NO_ANSWERS, UNWATCHED } from '../operator.ts'
 import { forcedCommand } from './command.ts'
 import type { ForcedFlags } from './flags.ts'
 import { type Pair, pairOf, recordsOf } from './select.ts'
@@ -133,8 +133,7 @@ function keyOf({ key }: { readonly key: string }): string {
 }
 
 export function quietEngine(context: CliContext, world: World): Engine {
-  const nobody = { yes: false, confirm: null, confirmCount: null }
-  return world.engine(createOperator(context, nobody, () => undefined, { interrupted: () => false, stop: () => undefined }))
+  return world.engine(createOperator(context, NO_ANSWERS, () => undefined, UNWATCHED))
 }
 
 /** Perhaps it stands in the dark region itself. Said at once, with what can be done without it. */
