@@ -93,7 +93,5 @@ async function ofKey(
 }
 
 async function undecidedOf(controlPlane: ControlPlane, runId: string): Promise<number> {
-  let count = 0
-  for await (const item of itemsOf(controlPlane, runId, { undecided: true })) if (item.decision === null) count += 1
-  return count
+  return (await controlPlane.reconcileCounts([runId]))[0]?.undecided ?? 0
 }
