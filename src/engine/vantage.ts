@@ -53,7 +53,7 @@ const silentSince = new WeakMap<Clock, Map<string, number>>()
 const AGAIN_MS = 500
 
 /** A Kafka that answers writes nothing. */
-function reached(tries: OwnTries): boolean {
+export function reachesDatabase(tries: OwnTries): boolean {
   return tries.some(t => t.reached && t.what === 'database')
 }
 
@@ -61,7 +61,7 @@ function reached(tries: OwnTries): boolean {
 function silentForMs({ clock }: Engine, region: string, tries: OwnTries): number {
   const since = silentSince.get(clock) ?? new Map<string, number>()
   silentSince.set(clock, since)
-  if (reached(tries)) since.delete(region)
+  if (reachesDatabase(tries)) since.delete(region)
   else since.set(region, since.get(region) ?? clock.monotonicMs())
   return clock.monotonicMs() - (since.get(region) ?? clock.monotonicMs())
 }
@@ -88,7 +88,7 @@ export async function lookAtRegion(
   let own = first
   const others = toldOf(region, told, leases)
   const alone = newestContact(others) === null
-  while (silentForMs(engine, region, own) < darkAfterMs && alone && !reached(own)) {
+  while (silentForMs(engine, region, own) < darkAfterMs && alone && !reachesDatabase(own)) {
     await engine.clock.sleep(AGAIN_MS)
     own = await tryRegion(engine, region, patienceMs)
   }

@@ -2,15 +2,16 @@ import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { ControlPlane } from '../../domain/ports.ts'
 import type { Engine } from '../../engine/context.ts'
-import { describeContact, isOwn, type OwnTries, tryRegion, type Vantage } from '../../engine/vantage.ts'
+import { openExile } from '../../engine/lost-keys.ts'
+import { describeContact, isOwn, reachesDatabase, tryRegion, type Vantage } from '../../engine/vantage.ts'
 import { planCommand } from './command.ts'
 
 type Regions = { readonly source: string; readonly target: string }
 
 /** Said before anything else is asked for: nothing that is typed afterwards could help. @throws `region-exiled` */
 export async function requireNoExile(controlPlane: Pick<ControlPlane, 'exiles'>, target: string): Promise<void> {
-  const exile = (await controlPlane.exiles(target)).find(e => e.endedAt === null)
-  if (exile === undefined) return
+  const exile = await openExile(controlPlane, target)
+  if (exile === null) return
   throw new HomeregionError('region-exiled', {
     fact: `${target} is in exile since ${exile.since}: it was failed over and is not back, so it can take no key`,
     state: 'Nothing was changed.',
@@ -21,7 +22,7 @@ export async function requireNoExile(controlPlane: Pick<ControlPlane, 'exiles'>,
 /** Before a planned move of everything, which a dark region would refuse check by check. @throws `region-unreachable` */
 export async function requireAnswer(engine: Engine, { source, target }: Regions, patienceMs: number): Promise<void> {
   const own = await tryRegion(engine, source, patienceMs)
-  if (reaches(own)) return
+  if (reachesDatabase(own)) return
   throw new HomeregionError('region-unreachable', {
     fact: `${source} does not answer: a planned move needs it; a forced one may lose what it alone has`,
     state: 'Nothing was changed.',
@@ -56,11 +57,7 @@ export async function sourceAnswers(
       ` It is dark in ${formatMs(leftMs)}, if nobody reaches it until then.`,
     )
   }
-  if (!reaches(await tryRegion(engine, target, times.patienceMs)))
+  if (!reachesDatabase(await tryRegion(engine, target, times.patienceMs)))
     return refused(`and it is ${target} that does not answer`, planCommand({ source: target, target: source }))
   return refused('so nothing need be lost', `homeregion failover --from ${source} --to ${target}   (without --force)`)
-}
-
-function reaches(own: OwnTries): boolean {
-  return own.some(({ what, reached }) => what === 'database' && reached)
 }
