@@ -6,6 +6,10 @@ export type Verdict = 'pass' | 'fail' | 'unknown'
 /** JSON as the journal stores it. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json }
 
+export function isJsonObject(json: Json): json is { readonly [name: string]: Json } {
+  return typeof json === 'object' && json !== null && !Array.isArray(json)
+}
+
 /** What a check returns: one observation. */
 export type Observation = {
   readonly verdict: Verdict

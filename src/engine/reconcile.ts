@@ -1,5 +1,5 @@
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
-import type { Json } from '../domain/evidence.ts'
+import { isJsonObject, type Json } from '../domain/evidence.ts'
 import type { ForcedFailover, ReconcileDecision, ReconcileItem } from '../domain/failover.ts'
 import { showKey } from '../domain/key.ts'
 import { byCodeUnit } from '../domain/order.ts'
@@ -94,7 +94,7 @@ function inOrderOfWriting(a: ReconcileItem, b: ReconcileItem): number {
 }
 
 function eventOf({ content }: ReconcileItem): { aggregate: string; version: number } | null {
-  if (!isObject(content)) return null
+  if (!isJsonObject(content)) return null
   const { aggregateType, aggregateId, aggregateVersion } = content
   return typeof aggregateVersion === 'number'
     ? { aggregate: JSON.stringify([aggregateType, aggregateId]), version: aggregateVersion }
@@ -202,7 +202,7 @@ function requireReapplicable({ reapply }: Pick<ReconcileParts, 'reapply'>, runId
       next: `configure reapply.command, or: homeregion reconcile ${runId} exported --all --file FILE --reason TEXT`,
     })
   const there = items.find(
-    ({ content }) => isObject(content) && (content.appliedAtHome === true || typeof content.appliedAtHome === 'number'),
+    ({ content }) => isJsonObject(content) && (content.appliedAtHome === true || typeof content.appliedAtHome === 'number'),
   )
   if (there === undefined) return
   throw new HomeregionError('check-refused', {
@@ -224,8 +224,4 @@ async function applyAgain(
     ...{ HOMEREGION_RUN: runId, HOMEREGION_ITEM: id, HOMEREGION_KIND: kind, HOMEREGION_SOURCE: source, HOMEREGION_TARGET: home.target },
     ...{ HOMEREGION_KEY: key, HOMEREGION_EPOCH: String(home.epoch) },
   })
-}
-
-function isObject(content: Json): content is { readonly [name: string]: Json } {
-  return typeof content === 'object' && content !== null && !Array.isArray(content)
 }

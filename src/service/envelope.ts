@@ -1,4 +1,4 @@
-import type { Json } from '../domain/evidence.ts'
+import { isJsonObject, type Json } from '../domain/evidence.ts'
 
 /** Written through the outbox by a fence; an inbox records its id like that of any event it does not understand. */
 export const BARRIER_EVENT_TYPE = 'homeregion.barrier'
@@ -86,7 +86,7 @@ function wholeNumber(text: string | null): number {
 function parsed(value: string): { readonly [name: string]: Json } {
   try {
     const json = JSON.parse(value === '' ? 'null' : value) as Json
-    return isObject(json) ? json : {}
+    return isJsonObject(json) ? json : {}
   } catch {
     // Not ours to understand: the event is recorded by its envelope alone.
     return {}
@@ -94,11 +94,7 @@ function parsed(value: string): { readonly [name: string]: Json } {
 }
 
 function answerOf(json: Json): CarriedAnswer | null {
-  if (!isObject(json)) return null
+  if (!isJsonObject(json)) return null
   const id = json['id']
   return typeof id === 'string' ? { id, response: json['response'] ?? null } : null
-}
-
-function isObject(json: Json): json is { readonly [name: string]: Json } {
-  return typeof json === 'object' && json !== null && !Array.isArray(json)
 }

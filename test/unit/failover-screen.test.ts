@@ -88,7 +88,8 @@ test('a planned move away from a region that does not answer points to the plan 
 })
 
 test.each([[[]], [['fenced', 'listed', 'level']]])('a target in exile is refused with %j done, before anything else', async done => {
-  const exile = only<Exile>({ region: 'region-b', since: '2026-01-01T00:00:00Z', endedAt: null, done: done as Exile['done'] })
+  // A plain object: what stands in for a promise's value is asked whether it is one itself.
+  const exile = { ...only<Exile>({ region: 'region-b', since: '2026-01-01T00:00:00Z', endedAt: null, done: done as Exile['done'] }) }
   const exiles = async () => await Promise.resolve([exile])
   const error = await codedError(async () => await requireNoExile({ exiles }, 'region-b'))
   expect([error.code, error.exit, error.text.next]).toEqual(['region-exiled', 'notAllowed', 'homeregion rejoin region-b --reason TEXT'])

@@ -1,5 +1,5 @@
 import { formatMs } from '../../domain/duration.ts'
-import type { Json } from '../../domain/evidence.ts'
+import { isJsonObject, type Json } from '../../domain/evidence.ts'
 import type { Drill, DrillResult } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
 import type { OwnershipRecord } from '../../domain/ownership.ts'
@@ -60,7 +60,7 @@ function nextOf(
 }
 
 function runsOf(detail: Json): readonly string[] {
-  const runs = isObject(detail) ? detail['runs'] : null
+  const runs = isJsonObject(detail) ? detail['runs'] : null
   return Array.isArray(runs) ? runs.filter((run): run is string => typeof run === 'string') : []
 }
 
@@ -71,11 +71,7 @@ function consumers({ gaps, duplicates, detail }: Pick<DrillResult, 'gaps' | 'dup
 }
 
 function wroteNothing({ detail }: Pick<DrillResult, 'detail'>): boolean {
-  return isObject(detail) && detail['writes'] === 0
-}
-
-function isObject(detail: Json): detail is { readonly [name: string]: Json } {
-  return typeof detail === 'object' && detail !== null && !Array.isArray(detail)
+  return isJsonObject(detail) && detail['writes'] === 0
 }
 
 const KEYS_SHOWN = 10

@@ -1,5 +1,5 @@
 import { stringify } from 'yaml'
-import type { Json } from '../../domain/evidence.ts'
+import { isJsonObject, type Json } from '../../domain/evidence.ts'
 import type { ReconcileItem } from '../../domain/failover.ts'
 import { showKey } from '../../domain/key.ts'
 import type { Printer } from '../context.ts'
@@ -45,7 +45,7 @@ export function keysText(keys: readonly KeySum[]): string {
 
 /** To the second and in UTC; null where the write says nothing of its time. */
 function writtenAt({ content }: ReconcileItem): string | null {
-  if (!isObject(content)) return null
+  if (!isJsonObject(content)) return null
   const text = [content['occurredAt'], content['appliedAt']].find(value => typeof value === 'string' && value !== '')
   if (typeof text !== 'string') return null
   // As PostgreSQL writes it; a time without a zone is taken as UTC.
@@ -73,7 +73,7 @@ export function itemText(item: ReconcileItem, { columns, isTerminal }: Pick<Prin
 
 /** Of an event its payload; of anything else what both sides have of it. */
 function written({ content }: ReconcileItem): readonly (readonly [string, Json])[] {
-  if (!isObject(content)) return [['content', content]]
+  if (!isJsonObject(content)) return [['content', content]]
   const { payload, row, atHome, record } = content
   if (payload !== undefined && payload !== null) return [['payload', payload]]
   if (record !== undefined) return [['record', record]]
@@ -93,10 +93,6 @@ function yamlLines(value: Json, width: number): readonly string[] {
   return text
     .split('\n')
     .flatMap(line => Array.from({ length: Math.ceil(line.length / room) || 1 }, (_, i) => `    ${line.slice(i * room, (i + 1) * room)}`))
-}
-
-function isObject(content: Json): content is { readonly [name: string]: Json } {
-  return typeof content === 'object' && content !== null && !Array.isArray(content)
 }
 
 export function itemJson(item: ReconcileItem): string {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Config } from '../../../domain/config.ts'
-import type { Json } from '../../../domain/evidence.ts'
+import { isJsonObject, type Json } from '../../../domain/evidence.ts'
 import type { ReconcileFinding } from '../../../domain/failover.ts'
 import type { LostKey } from '../../../domain/recovery.ts'
 import type { Row } from '../../postgres/connection.ts'
@@ -115,7 +115,7 @@ where (q.source_region is null or q.source_region = $3) and q.event_type is dist
 /** The same event, told as one whose row the source has lost. */
 export function asPhantom(event: LostEvent): LostEvent {
   const { content } = event.finding
-  const more = typeof content === 'object' && content !== null && !Array.isArray(content) ? content : {}
+  const more = isJsonObject(content) ? content : {}
   return { ...event, finding: { ...event.finding, kind: 'phantom', content: { ...more, rowLost: true } } }
 }
 
