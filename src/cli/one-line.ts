@@ -1,12 +1,12 @@
 import { HomeregionError } from '../domain/errors.ts'
+import { UNPRINTABLE } from '../domain/unprintable.ts'
 
 /** What people say in their own words, by the name of its option. */
 const FREE_TEXT = ['reason', 'attest', 'ticket'] as const
-const NOT_ON_A_LINE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u
 
 /** It stands in records that others read line by line at night: none of it may pass for a line of ours. @throws `usage` */
 export function requireOneLine(option: string, text: string): void {
-  if (!NOT_ON_A_LINE.test(text)) return
+  if (!UNPRINTABLE.test(text)) return
   throw new HomeregionError('usage', {
     fact: `--${option} has a line break or a control character in it`,
     state: 'Nothing was read or changed.',

@@ -1,9 +1,7 @@
 import { HomeregionError } from './errors.ts'
+import { UNPRINTABLE } from './unprintable.ts'
 
 export const KEY_MAX_CHARACTERS = 200
-
-// C0, DEL and C1 controls, line separators, zero-width and bidirectional controls: a terminal, a log or a chat would act on them.
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u
 
 /** Why `raw` cannot be an ownership key, or null when it can. The same rule holds in the command line, files and `key add`. */
 export function keyProblem(raw: string): string | null {

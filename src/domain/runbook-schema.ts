@@ -11,9 +11,9 @@ import {
   type Runbook,
   type Step,
 } from './runbook.ts'
+import { PRINTABLE } from './unprintable.ts'
 
 /** The shape of a runbook file, free of transforms: types, messages and the JSON Schema of the editors are made of the same lines. */
-const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+$/u
 export const IDENTIFIER = /^[a-z][a-z0-9-]{0,39}$/
 
 const identifier = z.string().check(z.regex(IDENTIFIER, 'must be lower-case letters, digits and -, a letter first, at most 40'))

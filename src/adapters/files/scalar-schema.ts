@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import { DURATION_PATTERN } from '../../domain/duration.ts'
+import { PRINTABLE } from '../../domain/unprintable.ts'
 
-const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]+$/u
 export const text = z
   .string()
   .check(z.minLength(1, { error: 'must not be empty', abort: true }), z.maxLength(500, 'is longer than 500 characters'))

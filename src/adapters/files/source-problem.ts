@@ -1,4 +1,5 @@
 import { type ErrorCode, HomeregionError } from '../../domain/errors.ts'
+import { UNPRINTABLE } from '../../domain/unprintable.ts'
 
 /** One thing wrong with a file, at a place an editor can jump to. Line and column start at 1; line 0: it has no place in a file. */
 export type SourceProblem = {
@@ -79,5 +80,5 @@ function masked(line: string, caret: number, masks: readonly Mask[]): { text: st
 
 /** One column stays one column: tabs and everything a terminal would act on become a space or a mark. */
 function printableLine(line: string): string {
-  return line.replaceAll('\t', ' ').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '?')
+  return line.replaceAll('\t', ' ').replace(new RegExp(UNPRINTABLE, 'gu'), '?')
 }
