@@ -6,7 +6,7 @@ const ON_THE_RIG = ['kafka-fence-sandbox', 'kafka-stream', 'sandbox', 'service-i
 )
 
 /** A region is dark for real in them: on a rig of their own, since what they leave behind is a region in exile. */
-const FAILOVER = ['failover-forced', 'rejoin-after-failover'].map(name => `test/e2e/${name}.test.ts`)
+const FAILOVER = ['control-plane-lost', 'failover-forced', 'rejoin-after-failover'].map(name => `test/e2e/${name}.test.ts`)
 /** Nine minutes more, most of them spent waiting for leases to end and links to heal: with them everything takes longer than half an hour. */
 const REHEARSAL = ['test/e2e/{agent,drill,failover-killed}.test.ts', 'test/fault/**/*.test.ts']
 

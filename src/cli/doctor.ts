@@ -2,6 +2,7 @@ import { isHomeregionError } from '../domain/errors.ts'
 import { boundaryProblems } from '../engine/checks/regions.ts'
 import type { CliContext, World } from './context.ts'
 import { leaseFindings } from './doctor-leases.ts'
+import { ownershipFinding } from './doctor-ownership.ts'
 import { asideLines, reconcile } from './fence/tell.ts'
 import type { Finding } from './finding.ts'
 import { printable } from './render/error.ts'
@@ -107,6 +108,7 @@ async function databaseFindings(world: World, name: string): Promise<readonly Fi
               audit.filter(f => !f.accepted).map(f => `${f.subject}: ${f.why}${f.closes === null ? '' : ` (closes it: ${f.closes})`}`),
               audit.length === 0 ? 'none' : `none but ${audit.length} accepted in the configuration`,
             ),
+            await ownershipFinding(world, name),
           ]
         : []),
     ]

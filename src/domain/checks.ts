@@ -146,6 +146,14 @@ export const CHECKS = [
     sentence: 'No vantage point has reached the source within policy.darkAfter.',
   },
   {
+    name: 'no-region-ahead',
+    scope: 'run',
+    proves: null,
+    parameters: {},
+    waits: false,
+    sentence: 'No region that answers has a key as its own, or a later epoch of it, against the record of the control plane.',
+  },
+  {
     name: 'lease-over',
     scope: 'run',
     proves: 'fence-from-outside',
@@ -194,7 +202,13 @@ export const OUTSIDE_FENCES = ['lease-over', 'external-fence-holds', 'source-att
 export type OutsideFence = (typeof OUTSIDE_FENCES)[number]
 
 /** Checks of which only a run of intent failover has any use. */
-export const FORCED_CHECKS = ['source-dark', ...OUTSIDE_FENCES, 'loss-acknowledged', 'approved'] as const satisfies readonly CheckName[]
+export const FORCED_CHECKS = [
+  'source-dark',
+  'no-region-ahead',
+  ...OUTSIDE_FENCES,
+  'loss-acknowledged',
+  'approved',
+] as const satisfies readonly CheckName[]
 
 export function checkSpec(name: CheckName): CheckSpec {
   const found = CHECKS.find(c => c.name === name)

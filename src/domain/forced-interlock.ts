@@ -50,7 +50,7 @@ export type ForcedDecision =
 const minted = new WeakSet<ForcedPermit>()
 
 /** Needed whatever else holds. */
-const ALWAYS = ['source-dark', 'loss-acknowledged', 'target-can-write'] as const satisfies readonly CheckName[]
+const ALWAYS = ['source-dark', 'no-region-ahead', 'loss-acknowledged', 'target-can-write'] as const satisfies readonly CheckName[]
 
 /** Whether somebody beside the initiator has to agree: always to a person's word, and above a number of keys. */
 export function approvalNeeded(fence: OutsideFence, keys: number, approvals: ForcedPolicy['approvals']): boolean {

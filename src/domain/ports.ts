@@ -136,6 +136,9 @@ export type PathAnswer = { readonly reached: boolean; readonly text: string }
 /** One configured way to a region's database; `name` null: the operator's own. A dead one may take its whole time to be told from a slow one. */
 export type RegionPath = { readonly name: string | null; readonly tryIt: () => Promise<PathAnswer> }
 
+/** What the control plane says of a key, as far as a region is asked whether it knows more. */
+export type KnownRecord = Pick<OwnershipRecord, 'key' | 'homeRegion' | 'epoch'>
+
 /** One region's own database: the boundary, its proofs, and the observations around it. All writes carry the run's token. */
 export interface RegionDatabase {
   readonly region: string
@@ -147,6 +150,11 @@ export interface RegionDatabase {
   read(key: string): Promise<BoundaryRow | null>
   /** Keys that may be written here, or could be if no fence of the whole region stood, ordered by key; `after` pages. */
   homeKeys(page: { after: string | null; limit: number }): Promise<readonly BoundaryRow[]>
+  /**
+   * Rows that say what the control plane's records do not: a later epoch, or another home under the same one. Ordered by key,
+   * `limit` at most; `count` is of all. Rows that are behind are no contradiction: a region is told of a move after it.
+   */
+  aheadOf(records: readonly KnownRecord[], limit: number): Promise<{ readonly count: number; readonly rows: readonly BoundaryRow[] }>
   /** Raises the key's token so that anything a superseded operator still sends is refused; returns the row. Creates the row (not writable) for a key the region never saw. */
   claim(key: string, owner: { homeRegion: string; epoch: number }, token: number): Promise<BoundaryRow>
   /** ACTIVE -> DRAINING at `epoch`: from its commit on no new write is admitted. Idempotent. @throws `epoch-moved`, `superseded` */

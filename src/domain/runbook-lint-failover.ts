@@ -4,7 +4,7 @@ import { absent, finding, passed, type Rule } from './lint-finding.ts'
 /** What belongs to one intent only, and what a runbook that may lose writes has to prove instead of catch-up. */
 
 const TRANSFER_ACTIONS = ['drain', 'fence', 'fence-region']
-const PROOFS = ['source-dark', 'loss-acknowledged', 'approved', 'target-can-write'] as const
+const PROOFS = ['source-dark', 'no-region-ahead', 'loss-acknowledged', 'approved', 'target-can-write'] as const
 
 export const FAILOVER_RULES = {
   'one-intent': ({ intent, steps }) =>

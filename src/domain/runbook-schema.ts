@@ -157,8 +157,10 @@ function toAction(written: z.output<typeof action>): ActionUse {
   return { kind: 'pause', forMs: milliseconds(written.pause ?? '') }
 }
 
+type Given = Readonly<Record<string, string | number | undefined>> | undefined
+
 function toCheck(written: z.output<typeof check>): CheckUse {
-  const [name, given] = typeof written === 'string' ? [written, {}] : (Object.entries(written)[0] ?? ['', {}])
+  const [name, given]: readonly [string, Given] = typeof written === 'string' ? [written, {}] : (Object.entries(written)[0] ?? ['', {}])
   const spec = checkSpec(name as CheckName)
   const filled = Object.entries(spec.parameters).map(([parameter, { default: fallback }]) => [
     parameter,

@@ -38,7 +38,7 @@ export async function handOverAll(move: ForcedMove, stepId: string): Promise<str
   const dark = look('source-dark').then(e => ({ ...e, asOf: tries.asOf, asOfMonotonicMs: tries.asOfMonotonicMs }))
   const loss = dark.then(async () => await look('loss-acknowledged'))
   const asked: readonly CheckName[] = [
-    ...(['target-can-write', fence] as const),
+    ...(['target-can-write', 'no-region-ahead', fence] as const),
     ...(needed || text !== '' || rejectedBy !== null ? (['approved'] as const) : []),
   ]
   const [evidence, records] = await Promise.all([

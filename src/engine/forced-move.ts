@@ -17,6 +17,8 @@ export type ForcedSettings = {
   readonly lease: RegionConfig['lease']
   /** The source's fences that need no word of it, with the time each may take. */
   readonly external: readonly { readonly name: string; readonly timeoutMs: number }[]
+  /** All configured regions but the source. */
+  readonly others: readonly string[]
 }
 
 export function forcedSettings(config: Config, source: string): ForcedSettings {
@@ -24,7 +26,8 @@ export function forcedSettings(config: Config, source: string): ForcedSettings {
   const external = (region?.fences ?? []).flatMap(f =>
     f.kind === 'exec' || f.kind === 'http' ? [{ name: f.name, timeoutMs: f.timeoutMs }] : [],
   )
-  return { policy: config.policy, lease: region?.lease ?? null, external }
+  const others = config.regions.map(r => r.name).filter(name => name !== source)
+  return { policy: config.policy, lease: region?.lease ?? null, external, others }
 }
 
 /** Half of how old evidence may be: a dark region answers nothing, and waiting for it must not make the other evidence too old. */

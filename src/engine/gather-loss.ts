@@ -1,6 +1,7 @@
 import type { Config } from '../domain/config.ts'
 import { estimateLoss, type LastApplied, type LossEstimate, type Sight } from '../domain/loss.ts'
 import type { Engine } from './context.ts'
+import { inTime } from './in-time.ts'
 
 export type LossQuestion = {
   readonly source: string
@@ -43,14 +44,4 @@ export async function gatherLoss(engine: Engine, question: LossQuestion): Promis
   ])
   const { loss, sights, stoppedAgeMs } = question
   return estimateLoss({ source, target, keys, loss, sights, stoppedAgeMs, observations, lastApplied, recoverable })
-}
-
-async function inTime<T>({ clock }: Engine, patienceMs: number, call: Promise<T>, otherwise: T): Promise<T> {
-  const enough = new AbortController()
-  const late = clock.sleep(patienceMs, enough.signal).then(() => otherwise)
-  try {
-    return await Promise.race([call.catch(() => otherwise), late])
-  } finally {
-    enough.abort()
-  }
 }

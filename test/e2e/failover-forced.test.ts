@@ -462,7 +462,7 @@ name: short-failover
 intent: failover
 title: Forced move with short gates
 steps:
-  - { id: sight, title: Nobody sees the source, gate: [source-dark, target-can-write], within: 10s }
+  - { id: sight, title: Nobody sees the source, gate: [source-dark, no-region-ahead, target-can-write], within: 10s }
   - { id: estimate, title: Own what may be lost, confirm: type-key, gate: [loss-acknowledged] }
   - { id: approve, title: Others agree, gate: [approved], within: 10s }
   - { id: isolate, title: Fence from outside, action: isolate, gate: [lease-over, external-fence-holds, source-attested], within: 10s }

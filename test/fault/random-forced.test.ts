@@ -31,9 +31,10 @@ test(
     await agent.waitFor(/"event":"lease-granted","region":"region-a"/, 60_000)
     for (let number = FIRST; number < FIRST + RUNS; number += 1) {
       const random = createRandom(SEED, `run ${number}`)
-      await once(number, random, tally).catch((error: unknown) => {
+      await once(number, random, tally).catch(async (error: unknown) => {
+        const state = await standing().catch((why: unknown) => `${String(why)}`)
         throw new Error(
-          `run ${number} of seed ${SEED}: ${String(error)}\nagent ${agent.child.exitCode ?? agent.child.signalCode ?? 'runs'}\n${agent.output().slice(-1500)}`,
+          `run ${number} of seed ${SEED}: ${String(error)}\n${state}\nagent ${agent.child.exitCode ?? agent.child.signalCode ?? 'runs'}\n${agent.output().slice(-1500)}`,
           { cause: error },
         )
       })
@@ -45,6 +46,17 @@ test(
   },
   TEST_MS,
 )
+
+/** What may hold the region back, for whoever reads a failure. */
+async function standing(): Promise<string> {
+  const [runs, exiles, leases, steps] = await Promise.all([
+    scene.query('control-plane', `select id, state, started_at, ended_at from homeregion_control.run order by started_at desc limit 3`),
+    scene.query('control-plane', 'select * from homeregion_control.exile where ended_at is null'),
+    scene.query('control-plane', 'select * from homeregion_control.region_lease'),
+    scene.query('control-plane', 'select event, run_id, detail, at from homeregion_control.audit order by seq desc limit 20'),
+  ])
+  return JSON.stringify({ runs, exiles, leases, steps }, null, 1)
+}
 
 async function once(number: number, random: Random, tally: Tally): Promise<void> {
   const { regions } = scene

@@ -95,7 +95,14 @@ export function forcedPermit(
   options: { fence?: OutsideFence; approved?: boolean; aboveKeys?: number } = {},
 ): ForcedPermit {
   const { fence = 'external-fence-holds', approved = false, aboveKeys = 100_000 } = options
-  const checks: CheckName[] = ['source-dark', 'loss-acknowledged', 'target-can-write', fence, ...(approved ? (['approved'] as const) : [])]
+  const checks: CheckName[] = [
+    'source-dark',
+    'no-region-ahead',
+    'loss-acknowledged',
+    'target-can-write',
+    fence,
+    ...(approved ? (['approved'] as const) : []),
+  ]
   const decision = decideForcedActivation(
     records,
     checks.map(check => forcedEvidence(lease, attemptId, check, estimate)),

@@ -19,6 +19,8 @@ export type StandbyFixture = {
   /** Suspends the process that receives WAL: nothing more reaches the standby's disk, and the primary still counts it as streaming. */
   holdWal(): Promise<void>
   releaseWal(): void
+  /** Receives nothing more: what the primary does from its return on, a promotion does not know. */
+  detach(): Promise<void>
   /** Ends it as a crash does, what receives WAL included. */
   kill(): Promise<void>
   /** Ends recovery: from its return on the standby takes writes. */
@@ -89,6 +91,12 @@ export async function startStandby(primary: PostgresServer, options: StandbyOpti
       held = pid
     },
     releaseWal,
+    detach: async () => {
+      await here.query(`alter system set primary_conninfo = ''`)
+      await here.query('select pg_reload_conf()')
+      const alone = await waitUntil(async () => (await here.query('select from pg_stat_wal_receiver')).rowCount === 0, 30_000)
+      if (!alone) throw new Error(`the standby ${options.name} still receives WAL`)
+    },
     kill: async () => {
       await server.kill()
       // Suspended it would not notice, and the primary would go on counting it.

@@ -263,6 +263,34 @@ test.each([
   expect(await createFenceJournal(folder, 'billing', first, 'moved:5432/cp').handOver()).toBe(1)
 })
 
+test('an emergency finds its control plane again behind another address when this machine had ever heard which one it is', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  // Nothing to hand over: a status in good times.
+  expect(await createFenceJournal(folder, 'billing', log, ADDRESS).handOver()).toBe(0)
+  log.down = true
+  const entry = sampleEntry()
+  await createFenceJournal(folder, 'billing', log, ADDRESS).keep([entry])
+  log.down = false
+  const replica = createFenceJournal(folder, 'billing', log, 'replica:5432/cp')
+  expect(await replica.handOver()).toBe(1)
+  expect(log.kept).toEqual([entry])
+  expect(await replica.aside()).toEqual([])
+})
+
+test('which one it was is found out afterwards, also by way of its old address', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  log.down = true
+  const entry = sampleEntry()
+  const journal = createFenceJournal(folder, 'billing', log, ADDRESS)
+  await journal.keep([entry])
+  log.down = false
+  const replica = () => createFenceJournal(folder, 'billing', log, 'replica:5432/cp')
+  expect(await replica().handOver()).toBe(0)
+  expect(await replica().aside()).toEqual([{ entry, why: `made for another control plane (${ADDRESS})` }])
+  expect(await createFenceJournal(folder, 'billing', log, ADDRESS).handOver()).toBe(1)
+  expect(await replica().aside()).toEqual([])
+})
+
 test('the folder follows HOMEREGION_STATE_DIR, then XDG, then the home', () => {
   expect(stateFolder({ HOMEREGION_STATE_DIR: '/s', XDG_STATE_HOME: '/x', HOME: '/h' })).toBe('/s')
   expect(stateFolder({ XDG_STATE_HOME: '/x', HOME: '/h' })).toBe('/x/homeregion')

@@ -37,7 +37,13 @@ const request: ForcedRequest = {
   ...{ runId: 'run-1', intent: 'failover', source: 'a', target: 'b', attemptId: 'attempt-1', estimate: estimateOf(records) },
   ...{ automatic: false, nowMonotonicMs: 5000 },
 }
-const REQUIRED = ['source-dark', 'lease-over', 'loss-acknowledged', 'target-can-write'] as const satisfies readonly CheckName[]
+const REQUIRED = [
+  'source-dark',
+  'no-region-ahead',
+  'lease-over',
+  'loss-acknowledged',
+  'target-can-write',
+] as const satisfies readonly CheckName[]
 
 function evidence(check: CheckName, change: Partial<Evidence> = {}, estimate = request.estimate): Evidence {
   return {

@@ -155,6 +155,7 @@ const BREAKS: readonly [LintRule, string, Runbook][] = [
     changedFailover('activate', found => [step('again', { action: { kind: 'isolate' } }), found]),
   ],
   ['loss-owned-before-activation', 'a source nobody has looked for', changedFailover('sight', found => [without(found, 'source-dark')])],
+  ['loss-owned-before-activation', 'records nobody has compared', changedFailover('sight', found => [without(found, 'no-region-ahead')])],
   [
     'loss-owned-before-activation',
     'a target nobody has looked at',

@@ -34,7 +34,7 @@ export const STEPS: readonly Step[] = [
 
 /** The shortest runbook of a forced failover that the linter accepts. */
 export const FORCED_STEPS: readonly Step[] = [
-  step('sight', { gate: ['source-dark', 'target-can-write'] }),
+  step('sight', { gate: ['source-dark', 'no-region-ahead', 'target-can-write'] }),
   step('estimate', { gate: ['loss-acknowledged'], confirm: 'type-key' }),
   step('approve', { gate: ['approved'] }),
   step('isolate', { action: { kind: 'isolate' }, gate: ['lease-over'] }),

@@ -28,6 +28,8 @@ export type KeptEntries = {
   readonly aside: readonly AsideEntry[]
   /** Those of `aside` that are for this control plane, which refuses them. */
   readonly refused: readonly FenceEntry[]
+  /** Which control plane answers at our address, as far as anybody here was told; null: nobody was. */
+  readonly installation: string | null
 }
 
 /** The fence log of one service on this machine. Lines are only added: `handedOver` says what need not be sent again, `refused` what must not. */
@@ -45,11 +47,12 @@ export type FenceJournalFile = {
 /** @param address of the control plane: what tells it from others until it has said which it is */
 export function createFenceJournalFile(folder: string, service: string, address: string): FenceJournalFile {
   let learned: string | null = null
-  /** What this process was told, else what the last one at this address was. */
-  const installationIn = (lines: readonly Json[]): string | null => {
+  /** Which one answered last at an address. */
+  const installationAt = (lines: readonly Json[], where: string): string | null => {
     const known = lines.flatMap(line => planeLine.safeParse(line).data?.controlPlane ?? [])
-    return learned ?? known.findLast(plane => plane.address === address)?.installation ?? null
+    return known.findLast(plane => plane.address === where)?.installation ?? null
   }
+  const installationIn = (lines: readonly Json[]): string | null => learned ?? installationAt(lines, address)
   const file = createAppendOnlyFile(join(folder, `${encodeURIComponent(service)}.fences.jsonl`))
   const append = async (lines: Parameters<typeof file.append>[0]) => await keeping(file.path, () => file.append(lines))
   return {
@@ -69,8 +72,12 @@ export function createFenceJournalFile(folder: string, service: string, address:
       const lines = await keeping(file.path, () => file.read())
       const installation = installationIn(lines)
       const kept = lines.flatMap(line => entryLine.safeParse(line).data ?? [])
-      const isOurs = (of: Binding | undefined) =>
-        of === undefined || (of.installation === null || installation === null ? of.address === address : of.installation === installation)
+      const isOurs = (of: Binding | undefined) => {
+        if (of === undefined) return true
+        // Made before anybody here had been told; perhaps somebody was since.
+        const made = of.installation ?? installationAt(lines, of.address)
+        return made === null || installation === null ? of.address === address : made === installation
+      }
       const all: FenceEntry[] = kept.filter(k => isOurs(k.of)).map(k => k.entry)
       const foreign = kept.flatMap(({ entry, of }) => (of === undefined || isOurs(of) ? [] : [{ entry, why: madeFor(of) }]))
       const handedOver = new Set(lines.flatMap(line => handedOverLine.safeParse(line).data?.handedOver ?? []))
@@ -92,6 +99,7 @@ export function createFenceJournalFile(folder: string, service: string, address:
           }),
         ],
         refused: left.filter(entry => refused.has(entry.id)),
+        installation,
       }
     },
   }

@@ -55,7 +55,8 @@ export function createFenceJournal(folder: string, service: string, controlPlane
     if (silent || closed) return null
     try {
       const first = await file.read()
-      if (first.pending.length + first.aside.length === 0) return 0
+      // Asked once with nothing to hand over, so that an emergency's entries are known as this control plane's when its replica has taken over.
+      if (first.pending.length + first.aside.length === 0 && first.installation !== null) return 0
       // What was made for another one is not handed over, whoever has taken its address meanwhile.
       await file.learn(await controlPlane.installation())
       const { pending } = await file.read()

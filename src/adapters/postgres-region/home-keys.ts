@@ -1,4 +1,5 @@
 import type { BoundaryRow } from '../../domain/boundary.ts'
+import type { KnownRecord } from '../../domain/ports.ts'
 import type { Connection } from '../postgres/connection.ts'
 import { boundaryRow } from './region-operations.ts'
 
@@ -20,4 +21,22 @@ export async function homeKeys(
     [region, own, page.after, page.limit],
   )
   return rows.map(row => boundaryRow(row, region))
+}
+
+/** One statement for all of them: it is asked while a region is dark. */
+export async function aheadOf(
+  connection: Connection,
+  region: string,
+  records: readonly KnownRecord[],
+  limit: number,
+): Promise<{ readonly count: number; readonly rows: readonly BoundaryRow[] }> {
+  const { rows } = await connection.query(
+    'read',
+    `select s.key, s.home_region, s.epoch, s.state, s.token, s.barrier_event_id, s.writable, count(*) over () as count
+    from unnest($1::text[], $2::bigint[], $3::text[]) as asked(key, epoch, home) join homeregion.state s on s.key = asked.key collate "C"
+    where s.epoch > asked.epoch or (s.epoch = asked.epoch and s.home_region <> asked.home)
+    order by s.key limit $4`,
+    [records.map(r => r.key), records.map(r => r.epoch), records.map(r => r.homeRegion), limit],
+  )
+  return { count: Number(rows[0]?.count ?? 0), rows: rows.map(row => boundaryRow(row, region)) }
 }

@@ -2,6 +2,7 @@ import { loadRunbook } from '../../adapters/files/runbook-file.ts'
 import type { ApprovalPolicy } from '../../domain/approval.ts'
 import type { OutsideFence } from '../../domain/checks.ts'
 import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
+import type { Observation } from '../../domain/evidence.ts'
 import type { LeaseState } from '../../domain/failover.ts'
 import { OPEN_STATES, type Run } from '../../domain/journal.ts'
 import type { LossEstimate } from '../../domain/loss.ts'
@@ -11,6 +12,7 @@ import type { Engine } from '../../engine/context.ts'
 import { type Attestation, type ForcedSettings, forcedSettings, patienceMs } from '../../engine/forced-move.ts'
 import { gatherLoss, type LossQuestion, readApplied } from '../../engine/gather-loss.ts'
 import { chooseFence, stoppedAgeMs } from '../../engine/outside-fence.ts'
+import { regionsAhead } from '../../engine/regions-ahead.ts'
 import { lookAtRegion, type Vantage } from '../../engine/vantage.ts'
 import type { CliContext, World } from '../context.ts'
 import { requireOneLine } from '../one-line.ts'
@@ -50,9 +52,12 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
     const settings = forcedSettings(config, source)
     // Begun at once: a dark region is waited for as long as there is patience, and many keys are read in that time.
     const records = recordsOf(world.controlPlane, source, keys, flags.keysFile)
+    const ahead = records.then(
+      async read => await regionsAhead(engine, { target, others: settings.others, records: read, patienceMs: patienceMs(settings) }),
+    )
     const applied = records.then(async read => await readApplied(engine, target, read.map(keyOf), patienceMs(settings)))
     // Whoever is waited for first says what is wrong.
-    for (const begun of [records, applied]) begun.catch(() => undefined)
+    for (const begun of [records, applied, ahead]) begun.catch(() => undefined)
     const vantage = pair.vantage ?? (await lookAtRegion(engine, source, settings.policy.darkAfterMs, patienceMs(settings)))
     if (vantage.contact !== null)
       throw await sourceAnswers(engine, pair, vantage, { darkAfterMs: settings.policy.darkAfterMs, patienceMs: patienceMs(settings) })
@@ -74,6 +79,7 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
     const fence = chooseFence(settings, lease, asked, source)
     const attestation = attested(engine, world, flags.attest)
     const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, applied, records: read })
+    requireNoneAhead(await ahead)
     const staying = new Set(estimate.blocked.map(b => b.key))
     const moving = read.filter(r => !staying.has(r.key))
     const plan =
@@ -86,6 +92,17 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
   } catch (error) {
     throw isHomeregionError(error, 'control-plane-unreachable') ? withoutControlPlane(error, flags.from) : error
   }
+}
+
+/** Before anything is estimated: what the control plane has forgotten, it would count wrong as well. */
+function requireNoneAhead(seen: Observation): void {
+  if (seen.verdict !== 'fail') return
+  throw new HomeregionError('check-refused', {
+    fact: seen.observed,
+    state:
+      'Nothing was changed. It lost what was decided there (taken over by a replica that was behind, or restored): its keys may be written elsewhere.',
+    next: 'homeregion doctor   (lists all such keys; then docs/FAILOVER.md, "When the control plane has forgotten a move")',
+  })
 }
 
 export type Rival = { readonly run: Run; readonly keys: number }

@@ -9,13 +9,12 @@ const SHOWN = 5
 export async function reconcile(context: CliContext, world: World): Promise<void> {
   const { fenceJournal } = world
   try {
-    if ((await fenceJournal.pending()).length > 0) {
-      const handedOver = await fenceJournal.handOver(true)
-      if (handedOver === null)
-        context.err.line(printable(`note: the fence log of this machine was not handed over: ${fenceJournal.refusal() ?? 'no answer'}`))
-      else if (handedOver > 0)
-        context.err.line(`note: ${handedOver} entries of the fence log that stood on this machine only are in the control plane now`)
-    }
+    // Whether they are this control plane's is known only once it has said which one it is.
+    const handedOver = await fenceJournal.handOver(true)
+    if (handedOver === null && (await fenceJournal.pending()).length > 0)
+      context.err.line(printable(`note: the fence log of this machine was not handed over: ${fenceJournal.refusal() ?? 'no answer'}`))
+    else if ((handedOver ?? 0) > 0)
+      context.err.line(`note: ${handedOver} entries of the fence log that stood on this machine only are in the control plane now`)
     for (const line of await asideLines(fenceJournal)) context.err.line(printable(`note: ${line}`))
   } catch (error) {
     context.err.line(

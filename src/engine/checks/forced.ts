@@ -14,6 +14,7 @@ import { gatherLoss } from '../gather-loss.ts'
 import { tryAhead, tryNow } from '../look-ahead.ts'
 import { externalFences, stoppedAgeMs } from '../outside-fence.ts'
 import { proofsOf } from '../region-fences.ts'
+import { regionsAhead } from '../regions-ahead.ts'
 import { darkness, lookAtRegion } from '../vantage.ts'
 
 /** What nobody has looked at is unknown, and unknown opens nothing. */
@@ -24,6 +25,7 @@ export const notObserved: CheckHandler = (_engine, _subject, use) =>
 export function forcedChecks(move: () => ForcedMove): Partial<Record<CheckName, CheckHandler>> {
   return {
     'source-dark': async () => await sourceDark(move()),
+    'no-region-ahead': async () => await noRegionAhead(move()),
     'loss-acknowledged': async () => await lossAcknowledged(move()),
     approved: async () => await approved(move()),
     'lease-over': async () => await leaseOver(move()),
@@ -38,6 +40,11 @@ async function sourceDark(move: ForcedMove): Promise<Observation> {
   const { own } = move.tries ?? (await tryNow(move))
   move.vantage = await lookAtRegion(move.engine, move.source, darkAfterMs, patienceMs(move.settings), own)
   return darkness(move.vantage, darkAfterMs)
+}
+
+async function noRegionAhead({ engine, source, target, moves, settings }: ForcedMove): Promise<Observation> {
+  const records = moves.map(({ key, epoch }) => ({ key, epoch, homeRegion: source }))
+  return await regionsAhead(engine, { target, others: settings.others, records, patienceMs: patienceMs(settings) })
 }
 
 async function lossAcknowledged(move: ForcedMove): Promise<Observation> {

@@ -26,6 +26,7 @@ export const CHECK_HANDLERS: Record<CheckName, CheckHandler> = {
   'stale-rejections': staleRejections,
   'delayed-events': delayedEvents,
   'source-dark': notObserved,
+  'no-region-ahead': notObserved,
   'lease-over': notObserved,
   'external-fence-holds': notObserved,
   'source-attested': notObserved,
