@@ -34,6 +34,8 @@ export function composeAutomatic(context: CliContext, world: World, log: AgentLo
       if (plan === null || plan.moves.length === 0) return mine('the policy lets none of its keys move')
       if (ms === null) return mine('nobody can say how much would be lost')
       if (ms > maxLossMs) return mine(`more may be lost than policy.automatic.maxLoss`)
+      const atIt = prepared.rivals.find(({ run }) => run.leaseAlive)
+      if (atIt !== undefined) return mine(`run ${atIt.run.id} of ${atIt.run.startedBy} is at it`)
       const look: AutomaticLook = { kind: 'ready', target, keys: plan.moves.length, lossMs: ms, staying: estimate.blocked.length }
       return { look, ready: { prepared, plan } }
     } catch (error) {
@@ -48,6 +50,8 @@ export function composeAutomatic(context: CliContext, world: World, log: AgentLo
     if (ready === null) return { exit: 'refused', fact: look.kind === 'not-mine' ? look.why : `${source} answers`, next: null }
     const { config } = await context.settings()
     const { prepared, plan } = ready
+    // Nobody drives them now; the first commit takes the keys and closes the others.
+    for (const { run, keys } of prepared.rivals) log('automatic-rival', { region: source, run: run.id, startedBy: run.startedBy, keys })
     const operator = {
       report: (event: RunEvent) => tell(log, source, event),
       interrupted: () => signal.aborted,

@@ -246,7 +246,7 @@ export interface FailoverControl {
   /** Ordered by key and id; `after` pages by both. */
   reconcileItems(
     runId: string,
-    filter: { key?: string; undecided?: boolean; after?: { readonly key: string; readonly id: string }; limit: number },
+    filter: { key?: string; id?: string; undecided?: boolean; after?: { readonly key: string; readonly id: string }; limit: number },
   ): Promise<readonly ReconcileItem[]>
   /** How many items each of these runs has, and how many nobody has decided; in the order given. */
   reconcileCounts(runIds: readonly string[]): Promise<readonly ReconcileCount[]>

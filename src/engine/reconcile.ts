@@ -165,7 +165,8 @@ async function decideOne(
   { order, home }: { readonly order: Order; readonly home: OwnershipRecord | undefined },
 ): Promise<ReconcileItem> {
   const { controlPlane, fault, region } = parts
-  if (order.decision === 'reapplied') {
+  // Read again: whoever decided it while those before it were applied would otherwise find it applied against their word, or twice.
+  if (order.decision === 'reapplied' && (await isOpen(controlPlane, item))) {
     await applyAgain(parts, failover, item, { target: home?.homeRegion ?? '', epoch: home?.epoch ?? 0 })
     await fault('reconcile:reapplied')
   }
@@ -175,6 +176,11 @@ async function decideOne(
   if (home !== undefined && decision !== null && reason !== null)
     await decideInQuarantine(region, home.homeRegion, { runId: failover.runId, content: item.content, decision, reason })
   return decided
+}
+
+async function isOpen(controlPlane: ControlPlane, { runId, id }: ReconcileItem): Promise<boolean> {
+  const [now] = await controlPlane.reconcileItems(runId, { id, limit: 1 })
+  return now?.decision === null
 }
 
 /** What was decided before the one that failed stands, and nobody has to find out which that was. */

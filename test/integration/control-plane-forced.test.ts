@@ -187,6 +187,7 @@ describe('a forced failover', () => {
     ])
     await store.decideReconcileItem(lease.runId, 'event-1', 'reapplied', 'still wanted')
     expect(await store.decideReconcileItem(lease.runId, 'event-1', 'reapplied', 'again')).toMatchObject({ reason: 'still wanted' })
+    expect(await store.reconcileItems(lease.runId, { id: 'event-1', limit: 5 })).toMatchObject([{ id: 'event-1', decision: 'reapplied' }])
     await expect(store.decideReconcileItem(lease.runId, 'event-1', 'dropped', 'no')).rejects.toMatchObject({ code: 'epoch-moved' })
     await store.decideReconcileItem(lease.runId, 'event-2', 'dropped', 'superseded')
     await store.endExile(source, 'all level')

@@ -22,9 +22,14 @@ function list(items: readonly ReconcileItem[], reapply: Reapply | null = null) {
   const decided: string[] = []
   const controlPlane = {
     ownership: () => Promise.resolve([]),
-    reconcileItems: (_: string, filter: { key?: string; undecided?: boolean }) =>
+    reconcileItems: (_: string, filter: { key?: string; id?: string; undecided?: boolean }) =>
       Promise.resolve(
-        items.filter(i => (filter.key === undefined || i.key === filter.key) && (filter.undecided !== true || i.decision === null)),
+        items.filter(
+          i =>
+            (filter.key === undefined || i.key === filter.key) &&
+            (filter.id === undefined || i.id === filter.id) &&
+            (filter.undecided !== true || i.decision === null),
+        ),
       ),
     decideReconcileItem: (_: string, id: string, decision: ReconcileDecision, reason: string) => {
       decided.push(id)
@@ -75,6 +80,20 @@ test('a command that fails leaves its outcome unknown, says how far it came, and
   expect(failed.text.fact).toBe('item 2 of a: reapply.command ended with exit code 3; its words: "\\u001b[31mno way"')
   expect(failed.text.state).toMatch(/not known.*same HOMEREGION_ITEM\. Before it 1 were decided as asked; 2 after it were not reached\./)
   expect(failed.text.next).toBe('homeregion reconcile run-1 reapply --decide 2 --reason TEXT')
+})
+
+test('what somebody else decided while those before it were applied is not applied, and their word stands', async () => {
+  const items = [item('1', 'a'), item('2', 'a')]
+  const applied: string[] = []
+  const { decided, parts } = list(items, (_, { HOMEREGION_ITEM }) => {
+    applied.push(String(HOMEREGION_ITEM))
+    items[1] = item('2', 'a', 'dropped')
+    return Promise.resolve()
+  })
+  await decide(parts, FAILOVER, [...items], { decision: 'reapplied', reason: 'r' }, () => undefined)
+  expect(applied).toEqual(['1'])
+  // Asked all the same: the control plane refuses it in words.
+  expect(decided).toEqual(['1', '2'])
 })
 
 test('a command that took too long may have applied it; one that could not be started did not', async () => {

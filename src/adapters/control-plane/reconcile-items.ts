@@ -38,15 +38,23 @@ on conflict (run_id, id) do nothing`,
 export async function readReconcileItems(
   connection: Connection,
   runId: string,
-  filter: { key?: string; undecided?: boolean; after?: { readonly key: string; readonly id: string }; limit: number },
+  filter: { key?: string; id?: string; undecided?: boolean; after?: { readonly key: string; readonly id: string }; limit: number },
 ): Promise<readonly ReconcileItem[]> {
   const found = await connection.query(
     'read',
     `select i.* from homeregion_control.reconcile_item i
     where i.run_id = $1 and ($2::text is null or i.key = $2) and (not $3::boolean or i.decision is null)
-      and ($4::text is null or (i.key, i.id) > ($4, $5))
+      and ($4::text is null or (i.key, i.id) > ($4, $5)) and ($7::text is null or i.id = $7)
     order by i.key, i.id limit $6`,
-    [runId, filter.key ?? null, filter.undecided ?? false, filter.after?.key ?? null, filter.after?.id ?? null, filter.limit],
+    [
+      runId,
+      filter.key ?? null,
+      filter.undecided ?? false,
+      filter.after?.key ?? null,
+      filter.after?.id ?? null,
+      filter.limit,
+      filter.id ?? null,
+    ],
   )
   return found.rows.map(item)
 }
