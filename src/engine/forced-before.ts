@@ -101,9 +101,9 @@ async function perform(move: ForcedMove, step: Step): Promise<ForcedEnd | null> 
   }
   if (step.confirm !== null && !move.doneSteps.has(step.id) && !(await operator.confirm(step, move.plan)))
     throw new HomeregionError('declined', { fact: `${step.id} was not confirmed`, next: 'homeregion plan failover' })
-  operator.report({ type: 'step-passed', step, key: null, evidence: gate.evidence, tookMs: engine.clock.monotonicMs() - started })
-  // Committed at once, so that whoever resumes need not ask again what was owned and confirmed here.
+  // Committed before it is said, so that whoever resumes need not ask again what was owned and confirmed here.
   if (gate.evidence.some(e => e.check === 'loss-acknowledged')) await journal.commit('acknowledged', {})
+  operator.report({ type: 'step-passed', step, key: null, evidence: gate.evidence, tookMs: engine.clock.monotonicMs() - started })
   return null
 }
 
