@@ -1,4 +1,5 @@
 import type { BoundaryRow } from '../../domain/boundary.ts'
+import { byCodeUnit } from '../../domain/order.ts'
 import type { KnownRecord } from '../../domain/ports.ts'
 import type { Connection } from '../postgres/connection.ts'
 import { boundaryRow } from './region-operations.ts'
@@ -23,20 +24,34 @@ export async function homeKeys(
   return rows.map(row => boundaryRow(row, region))
 }
 
-/** One statement for all of them: it is asked while a region is dark. */
-export async function aheadOf(
-  connection: Connection,
-  region: string,
-  records: readonly KnownRecord[],
-  limit: number,
-): Promise<{ readonly count: number; readonly rows: readonly BoundaryRow[] }> {
-  const { rows } = await connection.query(
-    'read',
-    `select s.key, s.home_region, s.epoch, s.state, s.token, s.barrier_event_id, s.writable, count(*) over () as count
-    from unnest($1::text[], $2::bigint[], $3::text[]) as asked(key, epoch, home) join homeregion.state s on s.key = asked.key collate "C"
-    where s.epoch > asked.epoch or (s.epoch = asked.epoch and s.home_region <> asked.home)
-    order by s.key limit $4`,
-    [records.map(r => r.key), records.map(r => r.epoch), records.map(r => r.homeRegion), limit],
+type Ahead = { readonly count: number; readonly rows: readonly BoundaryRow[] }
+
+/** One statement for all keys of a home: it is asked while a region is dark, when all of them have the same as a rule. */
+export async function aheadOf(connection: Connection, region: string, records: readonly KnownRecord[], limit: number): Promise<Ahead> {
+  const homes = new Map<string, KnownRecord[]>()
+  for (const record of records) {
+    const known = homes.get(record.homeRegion)
+    if (known === undefined) homes.set(record.homeRegion, [record])
+    else known.push(record)
+  }
+  const found = await Promise.all(
+    [...homes].map(async ([home, known]): Promise<Ahead> => {
+      const { rows } = await connection.query(
+        'read',
+        `select s.key, s.home_region, s.epoch, s.state, s.token, s.barrier_event_id, s.writable, count(*) over () as count
+        from unnest($1::text[], $2::bigint[]) as asked(key, epoch) join homeregion.state s on s.key = asked.key collate "C"
+        where s.epoch > asked.epoch or (s.epoch = asked.epoch and s.home_region <> $3)
+        order by s.key limit $4`,
+        [known.map(r => r.key), known.map(r => r.epoch), home, limit],
+      )
+      return { count: Number(rows[0]?.count ?? 0), rows: rows.map(row => boundaryRow(row, region)) }
+    }),
   )
-  return { count: Number(rows[0]?.count ?? 0), rows: rows.map(row => boundaryRow(row, region)) }
+  return {
+    count: found.reduce((sum, f) => sum + f.count, 0),
+    rows: found
+      .flatMap(f => f.rows)
+      .toSorted((a, b) => byCodeUnit(a.key, b.key))
+      .slice(0, limit),
+  }
 }

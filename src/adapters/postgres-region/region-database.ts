@@ -59,7 +59,8 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     paths: () => regionPaths(region, config, secrets),
     read: async key => await coded(async () => await known.read(key)),
     homeKeys: async page => await coded(async () => await homeKeys(reads, region.name, config.topology === 'independent', page)),
-    aheadOf: async (records, limit) => await coded(async () => await aheadOf(reads, region.name, records, limit)),
+    // Beside `lastApplied`, which a forced failover asks at the same time, and not behind it.
+    aheadOf: async (records, limit) => await coded(async () => await aheadOf(locks, region.name, records, limit)),
     claim: async (key, owner, token) => await coded(async () => await operations.claim(key, owner, token)),
     drain: async (key, epoch, token) => await coded(async () => await operations.drain(key, epoch, token)),
     inFlight: async (key, waitMs) => await coded(async () => await waiting.inFlight(key, waitMs)),
