@@ -1,4 +1,5 @@
 import type { BoundaryRow } from '../domain/boundary.ts'
+import { formatMs } from '../domain/duration.ts'
 import { fail, type Observation, pass, unknown } from '../domain/evidence.ts'
 import { showKey } from '../domain/key.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
@@ -22,8 +23,13 @@ const NAMED = 3
  * record has to do; but for the target, which has to answer.
  */
 export async function regionsAhead(engine: Engine, { target, others, records, patienceMs }: AheadQuestion): Promise<Observation> {
+  const { callTimeoutMs } = engine.policy
   const seen = await Promise.all(
-    others.map(async name => ({ name, ahead: await inTime(engine, patienceMs, engine.region(name).aheadOf(records, NAMED), null) })),
+    others.map(async name => {
+      // The target has to answer, and has as long for many keys as any call; a third region may be as dark as the source.
+      const waitMs = name === target ? Math.max(patienceMs, callTimeoutMs) : patienceMs
+      return { name, ahead: await inTime(engine, waitMs, engine.region(name).aheadOf(records, NAMED), null) }
+    }),
   )
   const answered = seen.flatMap(({ name, ahead }) => (ahead === null ? [] : [{ name, ...ahead }]))
   const silent = seen.flatMap(({ name, ahead }) => (ahead === null ? [name] : []))
@@ -41,7 +47,8 @@ export async function regionsAhead(engine: Engine, { target, others, records, pa
     const more = count > named.length ? ` +${count - named.length} more` : ''
     return fail(observer, required, `the control plane has forgotten a move: ${named.join('; ')}${more}`, { count })
   }
-  if (silent.includes(target)) return unknown(observer, required, `${target} database: no answer within ${patienceMs} ms`)
+  if (silent.includes(target))
+    return unknown(observer, required, `${target} database: no answer within ${formatMs(Math.max(patienceMs, callTimeoutMs))}`)
   const unasked = silent.length === 0 ? '' : `; nothing is known of ${silent.join(', ')}`
   return pass(observer, required, `${records.length} ${records.length === 1 ? 'key' : 'keys'} as the control plane has them${unasked}`)
 }

@@ -28,7 +28,7 @@ async function look(regions: Readonly<Record<string, BoundaryRow | null | Error>
   const controlPlane = {
     ownership: () => Promise.resolve(now === null ? [] : [{ ...RECORD, ...now } as OwnershipRecord]),
   } as unknown as Engine['controlPlane']
-  return await regionsAhead({ region, controlPlane, clock: PATIENT } as unknown as Engine, {
+  return await regionsAhead({ region, controlPlane, clock: PATIENT, policy: { callTimeoutMs: 100 } } as unknown as Engine, {
     ...{ target: 'b', others: Object.keys(regions), records: [RECORD], patienceMs: 100 },
   })
 }
