@@ -6,7 +6,7 @@ import { HomeregionError } from '../../domain/errors.ts'
 import { parseKey, showKey } from '../../domain/key.ts'
 import { type OwnershipRecord, STATES } from '../../domain/ownership.ts'
 import type { ControlPlane, LogRow } from '../../domain/ports.ts'
-import { syncRegions, tellRegions } from '../../engine/register-keys.ts'
+import { type RegisterParts, registerEverywhere, syncRegions } from '../../engine/register-keys.ts'
 import type { CliContext } from '../context.ts'
 import { renderTable } from '../render/table.ts'
 import type { ListOptions } from './list-options.ts'
@@ -20,18 +20,14 @@ export async function add(context: CliContext, raw: readonly string[], home: str
     if (keys.indexOf(key) !== i) throw refuseKey(key, 'is given twice')
     if (isRegion(config, key)) throw refuseKey(key, REGION_NAME)
   }
-  print(context, format, await registerEverywhere(context, config, keys, home))
+  print(context, format, await register(context, config, keys, home))
 }
 
 /** Tells every region about every registered key: the way out when `add` or `import` could not reach one. */
 export async function sync(context: CliContext): Promise<void> {
   const format = context.format('json')
   const { config } = await context.settings()
-  const world = await context.connect()
-  const told = await syncRegions(
-    world.controlPlane,
-    config.regions.map(region => world.region(region.name)),
-  )
+  const told = await syncRegions(await registerParts(context, config))
   context.out.line(
     format === 'json'
       ? JSON.stringify({ keys: told })
@@ -39,19 +35,20 @@ export async function sync(context: CliContext): Promise<void> {
   )
 }
 
-async function registerEverywhere(
-  context: CliContext,
-  config: Config,
-  keys: readonly string[],
-  home: string,
-): Promise<readonly OwnershipRecord[]> {
-  const world = await context.connect()
-  const records = await world.controlPlane.register(keys.map(key => ({ key, homeRegion: home })))
-  await tellRegions(
-    records,
-    config.regions.map(region => world.region(region.name)),
+async function register(context: CliContext, config: Config, keys: readonly string[], home: string): Promise<readonly OwnershipRecord[]> {
+  return await registerEverywhere(
+    await registerParts(context, config),
+    keys.map(key => ({ key, homeRegion: home })),
   )
-  return records
+}
+
+async function registerParts(context: CliContext, { regions, ownership }: Config): Promise<RegisterParts> {
+  const world = await context.connect()
+  return {
+    controlPlane: world.controlPlane,
+    regions: regions.map(region => world.region(region.name)),
+    defaultHome: ownership.defaultHome,
+  }
 }
 
 export async function importFile(context: CliContext, file: string, home: string): Promise<void> {
@@ -62,7 +59,7 @@ export async function importFile(context: CliContext, file: string, home: string
   const keys = await readKeysFile(resolve(context.cwd, file), {
     judge: async candidates => await judge(config, (await context.connect()).controlPlane, candidates),
   })
-  const records = await registerEverywhere(context, config, keys, home)
+  const records = await register(context, config, keys, home)
   if (format === 'json') context.out.line(JSON.stringify({ registered: records.length, home }))
   else context.out.line(`registered ${records.length} keys at ${home} under epoch 1 (read back from the control plane)`)
 }
