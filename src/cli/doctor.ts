@@ -2,7 +2,7 @@ import { isHomeregionError } from '../domain/errors.ts'
 import { boundaryProblems } from '../engine/checks/regions.ts'
 import type { CliContext, World } from './context.ts'
 import { leaseFindings } from './doctor-leases.ts'
-import { ownershipFinding } from './doctor-ownership.ts'
+import { ownershipFindings } from './doctor-ownership.ts'
 import { asideLines, reconcile } from './fence/tell.ts'
 import type { Finding } from './finding.ts'
 import { printable } from './render/error.ts'
@@ -18,7 +18,7 @@ export async function doctor(context: CliContext): Promise<void> {
     controlPlaneFindings(world),
     fenceLogFindings(world),
     leaseFindings(context, config, world),
-    ...config.regions.flatMap(r => [databaseFindings(world, r.name), kafkaFindings(world, r.name)]),
+    ...config.regions.flatMap(r => [databaseFindings(world, r.name, config.ownership.defaultHome), kafkaFindings(world, r.name)]),
   ]
   const findings = (await Promise.all(places)).flat()
   if (format === 'json') context.out.line(JSON.stringify(findings))
@@ -84,7 +84,7 @@ async function fenceLogFindings(world: World): Promise<readonly Finding[]> {
   })
 }
 
-async function databaseFindings(world: World, name: string): Promise<readonly Finding[]> {
+async function databaseFindings(world: World, name: string, defaultHome: string | null): Promise<readonly Finding[]> {
   const place = `${name} database`
   return await looked(place, async () => {
     const database = world.region(name)
@@ -108,7 +108,7 @@ async function databaseFindings(world: World, name: string): Promise<readonly Fi
               audit.filter(f => !f.accepted).map(f => `${f.subject}: ${f.why}${f.closes === null ? '' : ` (closes it: ${f.closes})`}`),
               audit.length === 0 ? 'none' : `none but ${audit.length} accepted in the configuration`,
             ),
-            await ownershipFinding(world, name),
+            ...(await ownershipFindings(world, name, defaultHome)),
           ]
         : []),
     ]

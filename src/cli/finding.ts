@@ -4,4 +4,6 @@ export type Finding = {
   readonly check: string
   readonly verdict: 'pass' | 'fail' | 'unknown'
   readonly detail: string
+  /** All that it is about, where the detail names the first ones. */
+  readonly keys?: readonly string[]
 }

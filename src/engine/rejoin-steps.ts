@@ -3,7 +3,7 @@ import { exileFenceReason } from '../domain/failover.ts'
 import { BOUNDARY_FENCE, type FenceCause } from '../domain/fence.ts'
 import { showKey } from '../domain/key.ts'
 import type { RejoinKind } from '../domain/runbook-lint-rejoin.ts'
-import { requireLiftAllowed } from './lift-permission.ts'
+import { requireLiftAllowed, unknownOf } from './lift-permission.ts'
 import { batches, byHome, itemsOf, listLost, requireAnswers, type Taken } from './lost-keys.ts'
 import { applyFences, endOf } from './region-fences.ts'
 import { changedMeanwhile, exileOf, type Rejoining } from './rejoining.ts'
@@ -121,7 +121,8 @@ async function decidedOf({ controlPlane }: Rejoining['parts'], keys: readonly Ta
 /** Takes back what this command put up; a fence that somebody else put up before stays, and is named. */
 async function liftOwn(rejoining: Rejoining): Promise<void> {
   const { parts, region, reason, taken } = rejoining
-  const { controlPlane, fences, region: database, defaultHome, shared, fault, by, tell } = parts
+  const { controlPlane, fences, region: database, regions, defaultHome, shared, fault, by, tell } = parts
+  const others = shared ? [] : regions.filter(name => name !== region).map(database)
   // Once more, now that nobody can have written: what has appeared since is on the list, takes `level` back, and keeps the fence.
   if (!shared) await listLost(parts, region, await taken())
   await requireDecided(rejoining)
@@ -139,9 +140,9 @@ async function liftOwn(rejoining: Rejoining): Promise<void> {
       )
       continue
     }
-    await requireLiftAllowed({ controlPlane, database: database(region), region, asTarget: true, defaultHome })
+    const allowed = await requireLiftAllowed({ controlPlane, database: database(region), region, others, asTarget: true, defaultHome })
     const lines = await fence.lift({ reason: `${REASON}: ${reason}`, by, runId: null }, status.asked)
     await fault('rejoin:lifted')
-    tell(`fence ${fence.name} of ${region} is lifted: ${lines.join('; ')}`)
+    tell(`fence ${fence.name} of ${region} is lifted: ${lines.join('; ')}${unknownOf(allowed)}`)
   }
 }

@@ -365,6 +365,35 @@ describe('a region that was failed over and answers again', () => {
     await rejoin(f.parts(), 'region-a', 'it answers')
   })
 
+  test('stays fenced while another region has a key of it under an epoch that the control plane has forgotten', async () => {
+    await f.register(['taken', 'forgotten'])
+    await f.force(['taken'])
+    await f.database('region-b').openMany([{ key: 'forgotten', epoch: 2 }], 1)
+    await expect(rejoin(f.parts(), 'region-a', 'it answers')).rejects.toMatchObject({
+      code: 'lift-refused',
+      text: {
+        fact: expect.stringContaining(
+          'region-b has forgotten at home in region-b under epoch 2, the control plane in region-a under epoch 1',
+        ) as string,
+      },
+    })
+    await expect(f.write('forgotten', 'region-a')).rejects.toThrow(/HR009/)
+    // Its newest state is back, and knows of the move.
+    await f.force(['forgotten'])
+    await rejoin(f.parts(), 'region-a', 'it answers')
+    await expect(f.write('forgotten', 'region-a')).rejects.toThrow(/HR001/)
+  })
+
+  test('comes back where a third region is dark, and that nothing is known of it is said', async () => {
+    await f.register(['third', 'own'])
+    await f.force(['third'])
+    const dark = { ...f.database('region-b'), region: 'region-c', aheadOf: () => Promise.reject(new Error('dark')) }
+    const known = f.parts()
+    const parts = f.parts({ regions: [...known.regions, 'region-c'], region: name => (name === 'region-c' ? dark : known.region(name)) })
+    await rejoin(parts, 'region-a', 'it answers')
+    expect(parts.told.some(line => line.endsWith('; nothing is known of region-c'))).toBe(true)
+  })
+
   test('with a thousand keys is level in seconds', async () => {
     const keys = Array.from({ length: 1_000 }, (_, i) => `many-${String(i).padStart(4, '0')}`)
     await f.register(keys)

@@ -1,6 +1,6 @@
 import type { Fence, FenceCause } from '../../domain/fence.ts'
 import { wisher } from '../../domain/fence-wish.ts'
-import { requireLiftAllowed } from '../../engine/lift-permission.ts'
+import { requireLiftAllowed, unknownOf } from '../../engine/lift-permission.ts'
 import { applyFences, endOf, type FenceResult, type FenceWatcher, liftFences, type SeenWishes } from '../../engine/region-fences.ts'
 import type { CliContext, World } from '../context.ts'
 import { watchSignals } from '../operator.ts'
@@ -33,17 +33,22 @@ export async function lift(context: CliContext, name: string, flags: ChangeFlags
   const reason = reasonOf(flags.reason)
   const { world, region, fences } = await select(context, name, flags.fence)
   const { config } = await context.settings()
+  const others = config.topology === 'shared' ? [] : config.regions.filter(r => r.name !== region.name)
   const allowed = async () =>
     await requireLiftAllowed({
       controlPlane: world.controlPlane,
       database: world.region(region.name),
       region: region.name,
+      others: others.map(r => world.region(r.name)),
       asTarget: flags.asTarget === true,
       defaultHome: config.ownership.defaultHome,
     })
-  const { owned, compared } = await allowed()
+  const permission = await allowed()
   await reconcile(context, world)
-  context.err.line(`control plane: ${region.name} owns ${owned} keys; the ${compared} that can be written there are the same on both sides`)
+  const { owned, compared } = permission
+  context.err.line(
+    `control plane: ${region.name} owns ${owned} keys; the ${compared} that can be written there are the same on both sides${unknownOf(permission)}`,
+  )
   const seen = await showWishes(context, fences)
   showPlans(context, await plansOf(fences, 'lift'))
   await requireConsent(flags.yes === true, { region: region.name, to: 'let its writers in again' })

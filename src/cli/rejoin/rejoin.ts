@@ -55,6 +55,7 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
     await bringBack(
       {
         ...{ controlPlane: world.controlPlane, region: name => world.region(name), fences: name => world.fences(name) },
+        regions: config.regions.map(r => r.name),
         ...{ recovery, fault, shared: config.topology === 'shared', defaultHome: config.ownership.defaultHome },
         leased: config.regions.some(r => r.name === region && r.lease !== null),
         ...{ runbook, done, hooks: composeHooks(config, context.env), clock: systemClock },
