@@ -4,6 +4,7 @@ export const ALARMS = [
   'lease-at-risk',
   'lease-over',
   'lease-not-enforced',
+  'control-plane-behind',
   'fence-found-lifted',
   'fence-open',
   'exile-answers',

@@ -1,5 +1,5 @@
 import type { RegionConfig } from '../domain/config.ts'
-import { isHomeregionError } from '../domain/errors.ts'
+import { type HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import { raiseAlarm } from './alarm.ts'
 import { type AgentParts, reasonOf } from './parts.ts'
 
@@ -12,7 +12,7 @@ export function leasedRegions(regions: readonly RegionConfig[]): readonly Leased
 
 export type Renewal =
   | { readonly outcome: 'granted'; readonly generation: number }
-  | { readonly outcome: 'withheld' | 'superseded' | 'failed'; readonly reason: string }
+  | { readonly outcome: 'withheld' | 'behind' | 'superseded' | 'failed'; readonly reason: string }
 
 /** One region's lease, as this agent keeps it. */
 export interface LeaseKeeper {
@@ -42,22 +42,51 @@ export function createLeaseKeeper(region: LeasedRegion, parts: AgentParts): Leas
   let last: Renewal['outcome'] | null = null
   let alarmed: 'at-risk' | 'over' | null = null
   let stopping: boolean | null = null
+  let contradicted: string | null = null
   const leftMs = () => (toldAtMs === null ? null : toldAtMs + durationMs - clock.monotonicMs())
   metrics.live('homeregion_lease_left_seconds', label, () => inSeconds(leftMs()))
 
-  const attempt = async (): Promise<Renewal> => {
+  const grant = async (compared: boolean): Promise<Renewal> => {
     const pulse = parts.pulse(region.name)
     const before = clock.monotonicMs()
+    const reading = await pulse.readClock()
+    const { generation, stops: known } = await leases.grantLease(
+      ...([region.name, agentId, durationMs, marginMs, reading.generation, compared] as const),
+    )
+    await fault('agent:lease:granted')
+    const { stops } = await pulse.grantLease(generation, reading, durationMs)
+    toldAtMs = before
+    // Said to the control plane when it is not on record: what was lost on the way is said with the next grant.
+    if (stops !== known) await leases.noteLeaseStops(region.name, agentId, stops)
+    watch(stops)
+    return { outcome: 'granted', generation }
+  }
+
+  /**
+   * It may have forgotten that the region's keys were taken: the others know. Where commits were lost for certain, one that does not answer may know
+   * anything. Where another server has taken over it does not count: that happens when a region is dark, and would stop all the healthy ones.
+   */
+  const compareFirst = async ({ text, fields }: HomeregionError): Promise<Renewal> => {
+    const { contradicted: known, silent } = await parts.compareOwnership(region.name)
+    const unanswered = silent.length > 0 && fields['lost'] !== false ? `${silent.join(', ')} does not answer` : null
+    const found = known ?? unanswered
+    const changed = found !== contradicted
+    contradicted = found
+    if (found === null) {
+      log('lease-compared', { region: region.name, reason: text.fact, silent })
+      return await grant(true)
+    }
+    const fact = `${text.fact}. The lease of ${region.name} is not granted until every other region answers and none contradicts the control plane: ${found}`
+    if (changed) void raiseAlarm(parts, 'control-plane-behind', { region: region.name, fact })
+    return { outcome: 'behind', reason: found }
+  }
+
+  const attempt = async (): Promise<Renewal> => {
     try {
-      const reading = await pulse.readClock()
-      const { generation, stops: known } = await leases.grantLease(region.name, agentId, durationMs, marginMs, reading.generation)
-      await fault('agent:lease:granted')
-      const { stops } = await pulse.grantLease(generation, reading, durationMs)
-      toldAtMs = before
-      // Said to the control plane when it is not on record: what was lost on the way is said with the next grant.
-      if (stops !== known) await leases.noteLeaseStops(region.name, agentId, stops)
-      watch(stops)
-      return { outcome: 'granted', generation }
+      return await grant(false).catch(async (error: unknown) => {
+        if (isHomeregionError(error, 'control-plane-behind')) return await compareFirst(error)
+        throw error
+      })
     } catch (error) {
       if (isHomeregionError(error, 'lease-withheld')) return { outcome: 'withheld', reason: error.text.fact }
       if (isHomeregionError(error, 'superseded')) return { outcome: 'superseded', reason: error.text.fact }

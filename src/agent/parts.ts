@@ -15,6 +15,11 @@ export type AgentParts = {
   readonly config: Config
   readonly leases: Pick<FailoverControl, 'leadAgents' | 'grantLease' | 'noteLeaseStops' | 'leaseStates'>
   readonly controlPlane: Pick<ControlPlane, 'recordObservation' | 'exiles' | 'fencesTold' | 'logFence'>
+  /**
+   * What the other regions know of the region's keys that the control plane has forgotten (null: nothing), and who did not answer. Asked before a
+   * control plane grants that has lost commits, or may have.
+   */
+  readonly compareOwnership: (region: string) => Promise<{ readonly contradicted: string | null; readonly silent: readonly string[] }>
   readonly pulse: (region: string) => RegionPulse
   readonly stream: (region: string) => RegionStream
   readonly fences: (region: string) => readonly Fence[]

@@ -10,7 +10,7 @@ import { type Prepared, prepare } from './failover/prepare.ts'
 
 /** Runs that an agent began are known by how their reason begins. */
 const REASON = 'automatic:'
-const RUNS_READ = 50
+const RUNS_READ = 10
 
 type Judged = { readonly look: AutomaticLook; readonly ready: { readonly prepared: Prepared; readonly plan: Plan } | null }
 
@@ -47,7 +47,12 @@ export function composeAutomatic(context: CliContext, world: World, log: AgentLo
 
   const run = async (source: string, signal: AbortSignal): Promise<AutomaticEnd> => {
     const { look, ready } = await judge(source)
-    if (ready === null) return { exit: 'refused', fact: look.kind === 'not-mine' ? look.why : `${source} answers`, next: null }
+    if (ready === null)
+      return {
+        exit: 'refused',
+        fact: look.kind === 'not-mine' ? look.why : `${source} answers now, or is in exile already`,
+        next: 'homeregion status',
+      }
     const { config } = await context.settings()
     const { prepared, plan } = ready
     // Nobody drives them now; the first commit takes the keys and closes the others.
@@ -83,8 +88,7 @@ export function composeAutomatic(context: CliContext, world: World, log: AgentLo
       }
     },
     sinceLastMs: async () => {
-      const states = RUN_STATES
-      const runs = (await world.controlPlane.runs({ states, limit: RUNS_READ })).filter(r => r.reason?.startsWith(REASON) === true)
+      const runs = await world.controlPlane.runs({ states: RUN_STATES, reasonBegins: REASON, limit: RUNS_READ })
       // Since its lease ended, by the control plane's clock: never more than since it began.
       return runs.length === 0 ? null : Math.min(...runs.map(r => Math.max(0, -r.leaseLeftMs)))
     },

@@ -1,4 +1,4 @@
-import { parseRunbook } from '../adapters/files/runbook-file.ts'
+import { parsePinned } from '../adapters/files/runbook-file.ts'
 import { isDrillRun } from '../domain/drill.ts'
 import { HomeregionError } from '../domain/errors.ts'
 import { type Holder, isOpen, type Run } from '../domain/journal.ts'
@@ -57,7 +57,7 @@ async function openRunOf(context: CliContext, runId: string): Promise<{ world: W
 
 /** The text a run pinned, not the file of today. */
 export function pinned(runId: string): (text: string) => Runbook {
-  return text => parseRunbook(text, `run ${runId}`).runbook
+  return text => parsePinned(text, `run ${runId}`)
 }
 
 /** A holder on this machine whose process no longer exists needs no lease to run out: it cannot come back. */

@@ -47,6 +47,8 @@ export const ERRORS = {
   'lift-refused': 'notAllowed',
   /** The region's lease is not granted: a run withholds it, or the region is in exile. */
   'lease-withheld': 'conflict',
+  /** A region knows a later grant of its lease than the control plane, which has lost commits. */
+  'control-plane-behind': 'refused',
   /** A region that was failed over and is not back yet was to own something. */
   'region-exiled': 'notAllowed',
   /** The approval of somebody who is not listed, who began the run, or who has spoken already. */

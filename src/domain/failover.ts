@@ -31,6 +31,11 @@ export type LeaseState = {
   readonly withheldBy: string | null
   /** The region's own word with its last grant: its boundary refuses writes after the end. Without it the lease's being over proves nothing. */
   readonly stops: boolean
+  /**
+   * The server that answers made the last grant, as the primary that it still is. Else another one may have granted since, in a place that nobody
+   * sees, and the lease's being over proves nothing.
+   */
+  readonly grantsKnown: boolean
 }
 
 /** What a token of `plan failover` stands for. */
@@ -166,9 +171,11 @@ export interface FailoverControl {
   /**
    * The agent's leave to tell the region an end: read the region's clock first, then ask, then tell the region that reading plus the duration
    * with this generation. When the answer is lost the region must not be told. From its commit on the region may write until then.
-   * `above`: the newest grant the region knows; one that is not later would not be taken there, and a control plane that was set back knows less.
+   * `above`: the newest grant the region knows. Each is committed here before its region hears of it, so that a control plane that knows less has
+   * lost commits, and perhaps a forced failover from the region among them: it grants only once what it has on record was `compared` with the
+   * other regions, and above what the region knows, since one that is not later would not be taken there.
    * Returns the grant's number, and whether the region is on record as one that stops at the end.
-   * @throws `superseded` (another agent leads, or none does), `lease-withheld` (a run withholds it, or the region is in exile)
+   * @throws `superseded` (another agent leads, or none does), `lease-withheld` (a run withholds it, or the region is in exile), `control-plane-behind`
    */
   grantLease(
     region: string,
@@ -176,6 +183,7 @@ export interface FailoverControl {
     durationMs: number,
     marginMs: number,
     above?: number,
+    compared?: boolean,
   ): Promise<{ readonly generation: number; readonly stops: boolean }>
   /** What the region answered to the agent's last grant. Nothing where another agent has granted since. */
   noteLeaseStops(region: string, agentId: string, stops: boolean): Promise<void>

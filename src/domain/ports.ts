@@ -67,6 +67,8 @@ export interface ControlPlane extends FailoverControl, RejoinControl {
   retakeRun(lease: RunLease, holder: Holder): Promise<RunLease>
   /** Extends the lease. @throws `superseded` */
   renew(lease: RunLease): Promise<void>
+  /** Draws tokens until they are above this one, at most ten million. Nobody holds what was drawn: `retakeRun` gives the next one. */
+  drawTokens(above: number): Promise<void>
   /** Ends the lease at once, so that the next operator need not wait for it; the run stays open. @throws `superseded` */
   release(lease: RunLease): Promise<void>
   /**
@@ -76,7 +78,7 @@ export interface ControlPlane extends FailoverControl, RejoinControl {
    */
   commit(lease: RunLease, change: JournalChange): Promise<readonly OwnershipRecord[]>
   run(runId: string): Promise<Run | null>
-  runs(filter: { states?: readonly RunState[]; key?: string; limit: number }): Promise<readonly Run[]>
+  runs(filter: { states?: readonly RunState[]; key?: string; reasonBegins?: string; limit: number }): Promise<readonly Run[]>
   attempts(runId: string): Promise<readonly Attempt[]>
   evidence(runId: string): Promise<readonly (Evidence & { readonly recordedAt: string })[]>
   /** Which control plane this is, whatever its address: a uuid it got when it was made. */
@@ -155,6 +157,8 @@ export interface RegionDatabase {
    * `limit` at most; `count` is of all. Rows that are behind are no contradiction: a region is told of a move after it.
    */
   aheadOf(records: readonly KnownRecord[], limit: number): Promise<{ readonly count: number; readonly rows: readonly BoundaryRow[] }>
+  /** The highest run token the region has seen for any of the keys; 0 for none. */
+  highestToken(keys: readonly string[]): Promise<number>
   /** Raises the key's token so that anything a superseded operator still sends is refused; returns the row. Creates the row (not writable) for a key the region never saw. */
   claim(key: string, owner: { homeRegion: string; epoch: number }, token: number): Promise<BoundaryRow>
   /** ACTIVE -> DRAINING at `epoch`: from its commit on no new write is admitted. Idempotent. @throws `epoch-moved`, `superseded` */

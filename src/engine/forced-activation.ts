@@ -10,6 +10,7 @@ import type { ForcedMove } from './forced-move.ts'
 import { isMoved } from './key-move.ts'
 import { triesForHandOver } from './look-ahead.ts'
 import { textOf } from './recover.ts'
+import { drawAbove } from './tokens.ts'
 
 /** Rows of a boundary that one statement opens: short enough for the call timeout on a slow machine. */
 const OPENED_AT_ONCE = 500
@@ -100,6 +101,12 @@ export async function openAll(move: ForcedMove): Promise<void> {
   const { engine, journal, target, moves } = move
   // A run that was seized may have shown the target a newer token than ours.
   await journal.retake()
+  await drawAbove(
+    engine,
+    journal,
+    [target],
+    moves.map(m => m.key),
+  )
   for (let i = 0; i < moves.length; i += OPENED_AT_ONCE) {
     const batch = moves.slice(i, i + OPENED_AT_ONCE).map(m => ({ key: m.key, epoch: m.epoch + 1 }))
     const rows = new Map((await engine.region(target).openMany(batch, journal.lease().token)).map(r => [r.key, r]))

@@ -41,14 +41,15 @@ export function chooseFence(
   return settings.external.length > 0 ? 'external-fence-holds' : 'source-attested'
 }
 
-/** It was granted, and the region has said that it stops at the end. */
+/** It was granted, the region has said that it stops at the end, and nobody else can have granted since. */
 function provesWhenOver(lease: LeaseState | undefined): lease is LeaseState {
-  return lease !== undefined && lease.generation > 0 && lease.stops
+  return lease !== undefined && lease.generation > 0 && lease.stops && lease.grantsKnown
 }
 
 function whyNoProof(source: string, lease: LeaseState | undefined): string {
-  return lease === undefined || lease.generation === 0
-    ? `no lease was ever granted to ${source}: its being over proves nothing`
+  if (lease === undefined || lease.generation === 0) return `no lease was ever granted to ${source}: its being over proves nothing`
+  return lease.stops
+    ? `the control plane's server is not the one that made the last grant to ${source}, which may have made more: its being over proves nothing`
     : `${source} never said that its boundary stops writes at the lease's end: its being over proves nothing`
 }
 

@@ -43,7 +43,15 @@ export async function regionsAhead(engine: Engine, { target, others, records, pa
       ),
     )
     const named = left.flat().slice(0, NAMED)
-    if (named.length === 0) return unknown(observer, required, `${count} keys are being moved by somebody else`)
+    if (named.length === 0)
+      return unknown(
+        observer,
+        required,
+        `somebody else moved ${answered
+          .flatMap(a => a.rows)
+          .map(row => showKey(row.key))
+          .join(', ')} meanwhile; to be looked at again`,
+      )
     const more = count > named.length ? ` +${count - named.length} more` : ''
     return fail(observer, required, `the control plane has forgotten a move: ${named.join('; ')}${more}`, { count })
   }

@@ -13,6 +13,7 @@ import { closeRun, type RunEnd, reportEnd } from './run-end.ts'
 import { createRunJournal, type RunJournal } from './run-journal.ts'
 import { partsOf } from './segments.ts'
 import { settleKey } from './settle.ts'
+import { drawAbove } from './tokens.ts'
 import { undoKey } from './undo-key.ts'
 
 export type RunOptions = {
@@ -30,6 +31,7 @@ export async function startRun(engine: Engine, plan: Plan, options: RunOptions):
   try {
     engine.operator.report({ type: 'run-opened', runId: lease.runId, plan })
     await engine.fault('open-run:after')
+    await drawAbove(engine, journal, ...regionsAndKeys(plan.moves))
     const subject = subjectOf(engine, plan.moves)
     await beforeMoving(engine, journal, partsOf(runbook.steps).before, subject, plan, new Set())
     const fresh = plan.moves.map(move => ({ move, doneSteps: new Set<string>() }))
@@ -142,7 +144,13 @@ async function takeOver(engine: Engine, runId: string, force: boolean): Promise<
   await engine.fault('take-run:after')
   const run = await engine.controlPlane.run(runId)
   if (run === null) throw new HomeregionError('unknown-run', { fact: `there is no run ${runId}`, next: 'homeregion run list' })
-  return { run, journal: createRunJournal(engine, lease) }
+  const journal = createRunJournal(engine, lease)
+  await drawAbove(engine, journal, ...regionsAndKeys(run.moves))
+  return { run, journal }
+}
+
+function regionsAndKeys(moves: readonly PlannedMove[]): [regions: readonly string[], keys: readonly string[]] {
+  return [moves.flatMap(m => [m.source, m.target]), moves.map(m => m.key)]
 }
 
 function subjectOf(engine: Engine, moves: readonly PlannedMove[]): CheckSubject {

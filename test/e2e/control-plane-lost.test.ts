@@ -18,14 +18,26 @@ function promoted(): readonly string[] {
   return ['--control-plane', `postgres://homeregion_operator@127.0.0.1:${replica.server.port}/${CONTROL_PLANE_DATABASE}`]
 }
 
+/** As an agent of the former control plane did, a moment before it was lost. */
+async function grantLease(): Promise<void> {
+  await scene.store.leadAgents('agent-b', 60_000)
+  await scene.store.grantLease('region-a', 'agent-b', 3_000, 1_000, 0)
+  await scene.store.noteLeaseStops('region-a', 'agent-b', true)
+}
+
 beforeAll(async () => {
   await scene.register(['kept', 'forgotten'])
   // Read once in good times, as everybody does: this machine has heard then which control plane that is.
   expect((await scene.cli(['status'])).code).toBe(0)
+  await grantLease()
   replica = await startStandby(scene.rig.running.controlPlane, { name: 'replica' })
   await scene.kill('region-a')
   await scene.observe()
   await replica.detach()
+  // What a run that was taken back in the lost minutes leaves: a token that the replica never drew.
+  await scene.adminOfTarget(`select homeregion.claim('kept', 'region-a', 1, 5000)`)
+  // Dark once the grant is older than policy.darkAfter.
+  await new Promise(resolve => setTimeout(resolve, 1_500))
   const move = await forced('forgotten')
   expect(move.code, move.stderr).toBe(0)
   const primary = scene.rig.sandbox.processes.list().find(p => p.name === CONTROL_PLANE)
@@ -53,6 +65,13 @@ test('an emergency fence reaches the replica that has taken over, under another 
   expect(status.stderr).toMatch(/^note: \d+ entries of the fence log that stood on this machine only are in the control plane now$/m)
   expect(status.stderr).not.toContain('kept aside')
   expect(status.stdout).toMatch(/region-a.*uplink|uplink.*region-a/)
+})
+
+test('a lease that the former control plane granted proves nothing: it may go on granting it', async () => {
+  const plan = await scene.cli(['plan', 'failover', 'kept', '--from', 'region-a', '--to', 'region-b', '--fence', 'lease', ...promoted()])
+  expect(plan.code, plan.stdout).not.toBe(0)
+  expect(plan.stdout + plan.stderr).toMatch(/is not the one that made the last grant/)
+  expect(await scene.boundary('kept')).not.toContain('writable')
 })
 
 test('a move that the replica never heard of is seen at the region that knows it: that key stays, the others can go', async () => {

@@ -59,6 +59,7 @@ beforeAll(async () => {
       logFence: async entries => await store.logFence(entries),
       exiles: () => Promise.resolve(exiles),
     },
+    compareOwnership: () => Promise.resolve({ contradicted: null, silent: [] }),
     pulse: () => pulse,
     stream: () => {
       throw new Error('no Kafka here')
@@ -138,6 +139,59 @@ test('a region that cannot be reached is granted nothing, so that its lease runs
   expect(after?.generation).toBe(before?.generation)
   expect(log.filter(l => l.startsWith('alarm')).map(l => /"kind":"([^"]+)"/.exec(l)?.[1])).toEqual(['lease-at-risk', 'lease-over'])
   expect(keeper.nextMs()).toBeLessThan(DURATION_MS / 3)
+})
+
+test('a control plane that knows fewer grants than the region has lost commits: it grants once no other region contradicts it', async () => {
+  log = []
+  let contradicted: string | null = null
+  let silent = ['region-b']
+  let asked = 0
+  const keeper = createLeaseKeeper(region, {
+    ...parts,
+    compareOwnership: about => {
+      asked += about === region.name ? 1 : 0
+      return Promise.resolve({ contradicted, silent })
+    },
+  })
+  const alarms = () => log.filter(l => l.startsWith('alarm')).map(l => JSON.parse(l.slice('alarm '.length)) as Record<string, unknown>)
+  expect(await keeper.renew()).toMatchObject({ outcome: 'granted' })
+  expect(asked).toBe(0)
+  const { generation } = await pulse.readClock()
+  // As a backup that is older than the region's first lease.
+  await (await control.raw('admin')).query('delete from homeregion_control.region_lease where region = $1', [region.name])
+  for (let i = 0; i < 3; i += 1) expect(await keeper.renew()).toEqual({ outcome: 'behind', reason: 'region-b does not answer' })
+  expect(alarms()).toMatchObject([{ kind: 'control-plane-behind', region: region.name }])
+  expect(alarms()[0]?.fact).toMatch(/knows grant \d+ of its lease.*is not granted until.*region-b does not answer/)
+  contradicted = 'region-b has k at home in region-b under epoch 2, the control plane in region-a under epoch 1'
+  expect(await keeper.renew()).toEqual({ outcome: 'behind', reason: contradicted })
+  expect(alarms()).toHaveLength(2)
+  expect(log.filter(l => l.startsWith('lease-behind'))).toHaveLength(1)
+  expect((await pulse.readClock()).generation).toBe(generation)
+  expect(await store.leaseStates()).toEqual([])
+  await expect.poll(write, { timeout: DURATION_MS + 3000, interval: 20 }).toBe('HR004')
+  contradicted = null
+  silent = []
+  expect(await keeper.renew()).toEqual({ outcome: 'granted', generation: generation + 1 })
+  expect(await keeper.renew()).toEqual({ outcome: 'granted', generation: generation + 2 })
+  expect(asked).toBe(5)
+  expect(await write()).toBeNull()
+  expect(alarms()).toHaveLength(2)
+
+  // A server that took over knows every grant, and perhaps not what came after the last: who contradicts it counts, who is dark does not.
+  const tookOver = async () =>
+    await (await control.raw('admin')).query(
+      `update homeregion_control.region_lease set life = 'of its former primary' where region = $1`,
+      [region.name],
+    )
+  await tookOver()
+  silent = ['region-c']
+  contradicted = 'region-b has k at home in region-b under epoch 2, the control plane in region-a under epoch 1'
+  expect(await keeper.renew()).toEqual({ outcome: 'behind', reason: contradicted })
+  contradicted = null
+  expect(await keeper.renew()).toMatchObject({ outcome: 'granted' })
+  expect(asked).toBe(7)
+  expect(await keeper.renew()).toMatchObject({ outcome: 'granted' })
+  expect(asked).toBe(7)
 })
 
 test('a fence that was lifted behind the back of its record is told once, in the log and by an alarm', async () => {

@@ -41,7 +41,13 @@ afterAll(async () => {
   await fixture.stop()
 })
 
-const CHECKS = { dark: 'source-dark', fence: 'external-fence-holds', loss: 'loss-acknowledged', target: 'target-can-write' } as const
+const CHECKS = {
+  dark: 'source-dark',
+  ahead: 'no-region-ahead',
+  fence: 'external-fence-holds',
+  loss: 'loss-acknowledged',
+  target: 'target-can-write',
+} as const
 type Piece = Readonly<Record<string, unknown>>
 type Forged = {
   evidence?: Partial<Record<keyof typeof CHECKS, Piece | 'earlier'>>
@@ -87,7 +93,8 @@ async function force(client: pg.Client, forged: Forged): Promise<string> {
     })
     await insert(client, 'forced_failover', {
       ...{ id, ...run, ...move, keys: 1, attempt_id: attempt, token: lease.token, fence_check: CHECKS.fence },
-      ...{ dark_evidence_id: ids.dark, fence_evidence_id: ids.fence, loss_evidence_id: ids.loss, target_evidence_id: ids.target },
+      ...{ dark_evidence_id: ids.dark, ahead_evidence_id: ids.ahead, fence_evidence_id: ids.fence, loss_evidence_id: ids.loss },
+      ...{ target_evidence_id: ids.target },
       ...{ approval_policy_id: 2, above_keys: 100_000, acknowledgement_id: acknowledgement, bound_ms: 30_000, keys_sha256: 'k' },
       ...{ estimate_sha256: 'e', estimate: {} },
       ...forged.failover,
@@ -144,7 +151,8 @@ describe.each(['operator', 'admin'] as const)('by hand, as the %s', role => {
         const answer = await force(client, { evidence: { [piece]: forged } })
         expect({ forged, answer }).toEqual({ forged, answer: `23503 forced_failover_${piece}` })
       }
-      expect(await force(client, { failover: { [`${piece}_evidence_id`]: null } })).toBe(`23502 ${piece}_evidence_id`)
+      const missing = piece === 'ahead' ? '23514 forced_failover_ahead_needed' : `23502 ${piece}_evidence_id`
+      expect(await force(client, { failover: { [`${piece}_evidence_id`]: null } })).toBe(missing)
     },
   )
 
@@ -216,9 +224,9 @@ describe.each(['operator', 'admin'] as const)('by hand, as the %s', role => {
   test('a transfer can have no forced failover, whatever stands in it', async () => {
     const run = client.query(
       `insert into homeregion_control.forced_failover (id, run_id, source, target, keys, attempt_id, token, fence_check, dark_evidence_id,
-        fence_evidence_id, loss_evidence_id, target_evidence_id, approval_policy_id, above_keys, acknowledgement_id, bound_ms, keys_sha256,
+        ahead_evidence_id, fence_evidence_id, loss_evidence_id, target_evidence_id, approval_policy_id, above_keys, acknowledgement_id, bound_ms, keys_sha256,
         estimate_sha256, estimate)
-      select gen_random_uuid(), $1, 'region-a', 'region-b', 1, $2, 1, 'external-fence-holds', e, e, e, e, 2, 100000, e, -1, 'k', 'e', '{}'
+      select gen_random_uuid(), $1, 'region-a', 'region-b', 1, $2, 1, 'external-fence-holds', e, e, e, e, e, 2, 100000, e, -1, 'k', 'e', '{}'
       from (select gen_random_uuid() as e) x`,
       [transfer.runId, transferAttempt],
     )
@@ -249,6 +257,7 @@ test.each([
   `update homeregion_control.redeemed_token set run_id = 'another'`,
   `insert into homeregion_control.redeemed_token (hash, run_id, plan_id, expires_at, login) values ('h', 'r', 'p', now(), null)`,
   'update homeregion_control.forced_failover set keys = 9',
+  'insert into homeregion_control.forced_failover (id, ahead_check) values (gen_random_uuid(), null)',
   'update homeregion_control.approval_policy set needed = 1',
   'delete from homeregion_control.exile',
   'delete from homeregion_control.reconcile_item',

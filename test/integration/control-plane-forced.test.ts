@@ -4,8 +4,12 @@ import type { ForcedChange, RunLease } from '../../src/domain/journal.ts'
 import { type Acknowledgement, hashOfKeys } from '../../src/domain/loss.ts'
 import type { OwnershipRecord } from '../../src/domain/ownership.ts'
 import type { ControlPlane } from '../../src/domain/ports.ts'
+import { forcedChecks } from '../../src/engine/checks/forced.ts'
+import type { Engine } from '../../src/engine/context.ts'
+import type { ForcedMove } from '../../src/engine/forced-move.ts'
 import { HOLDER, moveKey, OTHER, only, planFor } from './control-plane-fixture.ts'
 import { BOB, EVE, type ForcedFixture, failoverPlan, forcedChange, startForcedFixture } from './forced-fixture.ts'
+import { startStandby } from './standby-fixture.ts'
 import { startTcpGate } from './tcp-gate.ts'
 
 let fixture: ForcedFixture
@@ -216,6 +220,40 @@ describe('a forced failover', () => {
     expect(await store.commit(lease, { forced: await change() })).toHaveLength(1)
     expect((await store.forcedFailovers({ source, limit: 1 }))[0]?.fence).toBe('lease-over')
   })
+
+  test('stands on no lease that another server of the control plane granted last, which may live on and grant', async () => {
+    const { source, target } = pair()
+    const records = await registered(source)
+    const lease = await failover(records, target)
+    const change = async () => await forcedChange(store, lease, records, { source, target, fence: 'lease-over' })
+    const state = async () => (await store.leaseStates()).find(l => l.region === source)
+    const over = async () =>
+      await forcedChecks(() => ({ engine: { controlPlane: store }, source }) as unknown as ForcedMove)['lease-over']?.(
+        {} as Engine,
+        null as never,
+        null as never,
+      )
+    const admin = await fixture.raw('admin')
+    const grantedBy = async (life: string) => {
+      await admin.query(`update homeregion_control.region_lease set life = ${life} where region = $1`, [source])
+    }
+    await store.leadAgents('agent-1', 60_000)
+    await store.grantLease(source, 'agent-1', 100, 100)
+    await store.noteLeaseStops(source, 'agent-1', true)
+    await store.withholdLease(source, lease)
+    await vi.waitFor(async () => expect((await state())?.leftMs).toBeLessThanOrEqual(0), { timeout: 10_000 })
+    const own = await (await fixture.raw('operator')).query<{ life: string }>('select homeregion_control.server_life() as life')
+    expect(own.rows[0]?.life).toMatch(/^\d+\/0000000\d$/)
+    for (const life of [`'${own.rows[0]?.life.replace(/.$/, '0')}'`, "''"]) {
+      await grantedBy(life)
+      expect(await state()).toMatchObject({ grantsKnown: false, stops: true })
+      expect(await over()).toMatchObject({ verdict: 'unknown', observed: expect.stringContaining('is not the one that made') as unknown })
+      await expect(store.commit(lease, { forced: await change() })).rejects.toMatchObject({ code: 'interlock-refused' })
+    }
+    await grantedBy('homeregion_control.server_life()')
+    expect(await over()).toMatchObject({ verdict: 'pass' })
+    expect(await store.commit(lease, { forced: await change() })).toHaveLength(1)
+  })
 })
 
 describe('a lease', () => {
@@ -245,8 +283,11 @@ describe('a lease', () => {
     await store.releaseLease(source, lease)
     await store.releaseLease(source, lease)
     expect(await store.grantLease(source, 'agent-1', 60_000, 100)).toMatchObject({ generation: 2 })
-    // A control plane that was set back goes on above what the region knows.
-    expect(await store.grantLease(source, 'agent-1', 60_000, 100, 87)).toMatchObject({ generation: 88 })
+    // A control plane that was set back goes on above what the region knows, once it was compared with the others.
+    await expect(store.grantLease(source, 'agent-1', 60_000, 100, 87)).rejects.toMatchObject({ code: 'control-plane-behind' })
+    await expect(store.grantLease('source-new', 'agent-1', 60_000, 100, 1)).rejects.toMatchObject({ code: 'control-plane-behind' })
+    expect(await store.grantLease(source, 'agent-1', 60_000, 100, 87, true)).toMatchObject({ generation: 88 })
+    expect(await store.grantLease(source, 'agent-1', 60_000, 100, 88)).toMatchObject({ generation: 89 })
     const transfer = await store.openRun(planFor(await registered(source), target), HOLDER, null)
     await expect(store.withholdLease(source, transfer)).rejects.toMatchObject({ code: 'interlock-refused' })
     await expect(store.withholdLease(source, { ...lease, token: 1 })).rejects.toMatchObject({ code: 'superseded' })
@@ -255,6 +296,30 @@ describe('a lease', () => {
     await expect(store.grantLease(source, 'agent-1', 1_000, 100)).rejects.toMatchObject({ code: 'superseded' })
     await store.leadAgents('agent-2', 0)
   })
+})
+
+test('a replica that takes over knows of no grant that its primary makes from then on, until it grants itself', async () => {
+  const { source } = pair()
+  const replica = await startStandby(fixture.server, { name: 'replica' })
+  try {
+    const { operator, admin } = fixture.config.controlPlane
+    const url = operator.url.replace(/:\d+\//, `:${replica.server.port}/`)
+    const there = fixture.store({ controlPlane: { operator: { ...operator, url }, admin } })
+    const known = async (at: ControlPlane) => (await at.leaseStates()).find(l => l.region === source)?.grantsKnown
+    await store.leadAgents('agent-1', 60_000)
+    await store.grantLease(source, 'agent-1', 60_000, 100)
+    await vi.waitFor(async () => expect(await known(there)).toBe(false), { timeout: 10_000 })
+    await replica.promote()
+    expect([await known(store), await known(there)]).toEqual([true, false])
+    // It may have forgotten what came after the last grant: the regions are compared first.
+    const early = there.grantLease(source, 'agent-1', 60_000, 100, 1)
+    await expect(early).rejects.toMatchObject({ code: 'control-plane-behind', fields: { lost: false } })
+    expect(await there.grantLease(source, 'agent-1', 60_000, 100, 1, true)).toMatchObject({ generation: 2 })
+    expect(await known(there)).toBe(true)
+  } finally {
+    await replica.stop()
+    await store.leadAgents('agent-1', 0)
+  }
 })
 
 describe('an acknowledgement token', () => {

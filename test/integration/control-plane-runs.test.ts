@@ -190,6 +190,29 @@ test('a run closes when its keys are ACTIVE, and not before; a closed run takes 
   expect(next.token).toBeGreaterThan(taken.token)
 })
 
+test('tokens that a region has seen of a control plane that forgot them are drawn past, and the holder alone gets the next', async () => {
+  const [record] = await registered(1)
+  if (record === undefined) throw new Error('no key')
+  const lease = await ada.openRun(planFor([record], 'region-b'), HOLDER, null)
+  await ada.drawTokens(lease.token + 5_000)
+  const after = await ada.retakeRun(lease, HOLDER)
+  expect(after.token).toBe(lease.token + 5_002)
+  await ada.drawTokens(10)
+  const next = await ada.retakeRun(after, HOLDER)
+  expect(next.token).toBe(after.token + 2)
+  await bob.takeRun(lease.runId, OTHER, true)
+  await ada.drawTokens(next.token + 100)
+  await expect(ada.retakeRun(next, HOLDER)).rejects.toMatchObject({ code: 'superseded' })
+})
+
+test('runs are found by how their reason begins, however many are newer', async () => {
+  const records = await registered(3)
+  for (const [i, record] of records.entries())
+    await ada.openRun(planFor([record], 'region-b'), HOLDER, i === 0 ? 'automatic: region-a is dark' : 'not automatic: at all')
+  const found = await ada.runs({ reasonBegins: 'automatic:', limit: 1 })
+  expect(found.map(run => run.moves.map(m => m.key))).toEqual([[records[0]?.key]])
+})
+
 test('ownership is listed by page, region and state, and counted', async () => {
   const [record] = await ada.register([
     { key: 'list-1', homeRegion: 'region-z' },

@@ -11,6 +11,7 @@ import { BOB, type ForcedFixture, failoverPlan, forcedChange, startForcedFixture
 
 // A control plane that an older tool installed and used: init brings it to the present, and everything that was recorded stays.
 const FORCED_SINCE = 3
+const REDEEMED_SINCE = 9
 
 let fixture: ForcedFixture
 let admin: pg.Client
@@ -113,9 +114,14 @@ async function forced(store: ControlPlane, record: OwnershipRecord): Promise<voi
     await admin.query('grant all on homeregion_control.redeemed_token to public')
     await admin.query('alter table homeregion_control.acknowledgement add column token_used_at timestamptz')
   }
+  const asks = await admin.query(
+    `select from information_schema.columns where table_schema = 'homeregion_control' and column_name = 'ahead_evidence_id'`,
+  )
+  if (asks.rowCount === 0) await admin.query('alter table homeregion_control.forced_failover add column ahead_evidence_id uuid')
   const lease = await store.openRun(failoverPlan([record]), HOLDER, 'region is dark', { seize: true })
   const change = await forcedChange(store, lease, [record], { source: record.homeRegion })
   await store.commit(lease, { forced: change })
+  if (asks.rowCount === 0) await admin.query('alter table homeregion_control.forced_failover drop column ahead_evidence_id')
   if (bare) {
     await admin.query('drop table homeregion_control.redeemed_token')
     await admin.query('alter table homeregion_control.acknowledgement drop column token_used_at')
@@ -189,7 +195,8 @@ describe.each(Array.from({ length: CONTROL_PLANE_VERSION - 1 }, (_, i) => i + 1)
       expect(await failovers(store)).toEqual(forcedBefore)
       expect(await store.auditBreak()).toBeNull()
       const [taken] = await store.forcedFailovers({ limit: 1 })
-      if (taken !== undefined) expect(await store.ackTokenOf(taken.runId)).toMatchObject({ hash: OLD_TOKEN, usedBy: taken.runId })
+      if (taken !== undefined && version < REDEEMED_SINCE)
+        expect(await store.ackTokenOf(taken.runId)).toMatchObject({ hash: OLD_TOKEN, usedBy: taken.runId })
 
       const lease = await store.takeRun(halfway.runId, HOLDER, true)
       const fenced = await only(store.commit(lease, { ownership: [{ transition: 'fence', expected: draining }] }))

@@ -277,6 +277,20 @@ test('an emergency finds its control plane again behind another address when thi
   expect(await replica.aside()).toEqual([])
 })
 
+test('one that was made anew at the same address is learnt by the next status, and gets what is kept after it', async () => {
+  const [folder, log] = [temporaryFolder(), createLog()]
+  const at = () => createFenceJournal(folder, 'billing', log, ADDRESS)
+  expect(await at().handOver(true)).toBe(0)
+  log.id = 'two'
+  expect(await at().handOver(true)).toBe(0)
+  log.down = true
+  const entry = sampleEntry()
+  await at().keep([entry])
+  log.down = false
+  expect(await at().handOver(true)).toBe(1)
+  expect(log.kept).toEqual([entry])
+})
+
 test('which one it was is found out afterwards, also by way of its old address', async () => {
   const [folder, log] = [temporaryFolder(), createLog()]
   log.down = true

@@ -57,7 +57,7 @@ async function handOver({ error, arrivesLate = false, silent = false, stricter =
     leaseStates: async () =>
       await ask(() => [
         {
-          ...{ region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, stops: true },
+          ...{ region: 'a', generation: 1, grantedTo: 'x', leftMs: -1, durationMs: 1, marginMs: 1, stops: true, grantsKnown: true },
           withheldBy: done.includes('lease released') ? null : 'run-1',
         },
       ]),

@@ -32,7 +32,7 @@ function scene(overAtMs: number, source: 'refuses' | 'swallows'): Scene {
   }
   const lease = (): LeaseState => ({
     ...{ region: 'a', generation: 1, grantedTo: 'agent', durationMs: 3000, marginMs: 1000, withheldBy: RUN, stops: true },
-    leftMs: overAtMs - clock.monotonicMs(),
+    ...{ grantsKnown: true, leftMs: overAtMs - clock.monotonicMs() },
   })
   const engine: Engine = {
     ...createFakeEngine([only<RegionDatabase>({ region: 'a', paths: () => [{ name: null, tryIt: answer }] })], {}, clock),

@@ -2,7 +2,9 @@ import { expect, test } from 'vitest'
 import type { BoundaryRow } from '../../src/domain/boundary.ts'
 import type { OwnershipRecord } from '../../src/domain/ownership.ts'
 import type { RegionDatabase } from '../../src/domain/ports.ts'
-import type { Engine } from '../../src/engine/context.ts'
+import { forcedChecks } from '../../src/engine/checks/forced.ts'
+import type { CheckSubject, Engine } from '../../src/engine/context.ts'
+import type { ForcedMove } from '../../src/engine/forced-move.ts'
 import { regionsAhead } from '../../src/engine/regions-ahead.ts'
 
 /** Whoever answers is in time. */
@@ -62,4 +64,25 @@ test('a target that does not answer is unknown; another region that does not is 
     verdict: 'pass',
     observed: '1 key as the control plane has them; nothing is known of c',
   })
+})
+
+test('a third region that swallows everything has its whole patience at the gate, and little of it in the hand-over, whose other evidence gets old', async () => {
+  const asked = async (tries: ForcedMove['tries']) => {
+    const slept: number[] = []
+    const clock = { sleep: (ms: number) => Promise.resolve(void slept.push(ms)) }
+    const silent = { aheadOf: () => new Promise(() => undefined) }
+    const move = {
+      ...{ source: 'a', target: 'b', moves: [{ key: 'k', epoch: 5 }], tries },
+      engine: { clock, policy: { callTimeoutMs: 5_000 }, region: () => silent },
+      settings: { others: ['b', 'c'], policy: { callTimeoutMs: 5_000, evidenceMaxAgeMs: 5_000 } },
+    } as unknown as ForcedMove
+    const seen = await forcedChecks(() => move)['no-region-ahead']?.(move.engine, {} as CheckSubject, {
+      check: 'no-region-ahead',
+      parameters: {},
+    })
+    expect(seen?.verdict).toBe('unknown')
+    return slept
+  }
+  expect(await asked(undefined)).toEqual([5_000, 2_500])
+  expect(await asked({ own: [], asOf: '', asOfMonotonicMs: 0, endedMonotonicMs: 0 })).toEqual([5_000, 1_000])
 })

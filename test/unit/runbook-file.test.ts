@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { packageFile } from '../../src/adapters/files/package-root.ts'
-import { loadRunbook, parseRunbook, shippedRunbooks } from '../../src/adapters/files/runbook-file.ts'
+import { loadRunbook, parsePinned, parseRunbook, shippedRunbooks } from '../../src/adapters/files/runbook-file.ts'
 import { runbookMermaid } from '../../src/cli/render/runbook.ts'
 import { codedError } from './coded-error.ts'
 import { runbook, step } from './runbook-sample.ts'
@@ -48,9 +48,12 @@ describe('shipped runbooks', () => {
     expect(sha256).toBe(createHash('sha256').update(text).digest('hex'))
   })
 
-  test('what a run pinned reads back as the same', () => {
+  test('what a run pinned reads back as the same, also where a younger rule would refuse it', () => {
     const pinned = loadRunbook('transfer')
-    expect(parseRunbook(pinned.text, pinned.origin)).toEqual(pinned)
+    expect(parsePinned(pinned.text, 'run 1')).toEqual(pinned.runbook)
+    const older = loadRunbook('failover').text.replace(/^ *- no-region-ahead.*\n/m, '')
+    expect(() => parseRunbook(older, 'x.yaml')).toThrow(/1 problem/)
+    expect(parsePinned(older, 'run 1').intent).toBe('failover')
   })
 })
 

@@ -141,7 +141,7 @@ describe('an exile', () => {
 describe('a lease', () => {
   const state = (more: Partial<LeaseState>): LeaseState => ({
     ...{ region: 'region-a', generation: 3, grantedTo: 'agent one', leftMs: 26_300, durationMs: 26_400, marginMs: 2_000 },
-    ...{ withheldBy: null, stops: true, ...more },
+    ...{ withheldBy: null, stops: true, grantsKnown: true, ...more },
   })
   const line = (more: Partial<LeaseState> | null, onAgentOutage: RegionLease['onAgentOutage'] = 'stop') =>
     text({ leases: [{ region: 'region-a', onAgentOutage, state: more === null ? null : state(more) }] }).replace(/\s+/g, ' ')

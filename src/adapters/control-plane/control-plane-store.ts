@@ -10,7 +10,7 @@ import { countOwnership, findOwnership, listOwnership, readHistory } from './own
 import { REFUSAL, sqlstate, translate } from './refusals.ts'
 import { registerKeys } from './registration.ts'
 import { noteRejoinStep, pinRejoinRunbook, readRejoinRunbook } from './rejoin-runbook.ts'
-import { renewLease, retakeLease, takeLease } from './run-lease.ts'
+import { drawTokens, renewLease, retakeLease, takeLease } from './run-lease.ts'
 import { openRun } from './run-opening.ts'
 import { findRun, listRuns, readAttempts, readEvidence } from './run-queries.ts'
 import { CONTROL_PLANE_VERSION } from './schema.ts'
@@ -63,6 +63,7 @@ export function createControlPlane(config: Config, secrets: Secrets): ControlPla
     },
     takeRun: async (runId, holder, force) =>
       await coded(async () => await takeLease(connection, runId, holder, force ? 'force' : 'free', runLeaseMs)),
+    drawTokens: async above => await coded(async () => await drawTokens(connection, above)),
     retakeRun: async (lease, holder) => await coded(async () => await retakeLease(connection, lease, holder, runLeaseMs)),
     renew: async lease => {
       await committing

@@ -21,8 +21,8 @@ export function createFailoverControl(
     observations: async () => await coded(async () => await readObservations(connection)),
     sights: async () => await coded(async () => await readSights(connection)),
     leadAgents: async (agentId, forMs) => await coded(async () => await leadAgents(connection, agentId, forMs)),
-    grantLease: async (region, agentId, durationMs, marginMs, above) =>
-      await coded(async () => await grantLease(connection, region, agentId, durationMs, marginMs, above)),
+    grantLease: async (region, agentId, durationMs, marginMs, above, compared) =>
+      await coded(async () => await grantLease(connection, region, agentId, durationMs, marginMs, above, compared)),
     noteLeaseStops: async (region, agentId, stops) => await coded(async () => await noteLeaseStops(connection, region, agentId, stops)),
     withholdLease: async (region, lease) => await coded(async () => await withholdLease(connection, region, lease)),
     releaseLease: async (region, lease) => await coded(async () => await releaseLease(connection, region, lease)),

@@ -6,9 +6,12 @@ export type Grant = {
   readonly update?: readonly string[]
 }
 
-const LEASE = ['generation', 'agent', 'over_at', 'duration_ms', 'margin_ms', 'withheld_by', 'stops']
+const LEASE = ['generation', 'agent', 'over_at', 'duration_ms', 'margin_ms', 'withheld_by', 'stops', 'life']
 const LOOK = ['taken_at', 'unpublished', 'oldest_unpublished_ms', 'not_applied', 'highest_per_second']
-const PROOFS = ['dark_evidence_id', 'fence_check', 'fence_evidence_id', 'loss_evidence_id', 'target_evidence_id', 'approved_evidence_id']
+const PROOFS = [
+  ...['dark_evidence_id', 'ahead_evidence_id', 'fence_check', 'fence_evidence_id', 'loss_evidence_id', 'target_evidence_id'],
+  'approved_evidence_id',
+]
 
 /** What the operator login may do to the tables of leases and forced failovers. */
 export const FAILOVER_GRANTS: readonly Grant[] = [

@@ -98,14 +98,15 @@ from homeregion_control.run r left join homeregion_control.redeemed_token t on t
     {
       sql: `insert into homeregion_control.forced_failover (id, run_id, source, target, keys, attempt_id, token, dark_evidence_id, fence_check,
   fence_evidence_id, loss_evidence_id, target_evidence_id, approved_evidence_id, approval_policy_id, above_keys, acknowledgement_id, bound_ms,
-  keys_sha256, estimate_sha256, estimate)
+  keys_sha256, estimate_sha256, estimate, ahead_evidence_id)
 select $1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::text, $7::bigint, $8::uuid, $9::text, $10::uuid, $11::uuid, $12::uuid, $13::uuid,
-  p.id, p.above_keys, $14::uuid, $15::bigint, $16::text, $17::text, $18::jsonb
+  p.id, p.above_keys, $14::uuid, $15::bigint, $16::text, $17::text, $18::jsonb, $19::uuid
 from homeregion_control.approval_policy p where p.in_force`,
       parameters: [
         ...[id, lease.runId, permit.source, permit.target, expected.length, permit.attemptId, lease.token],
         ...[proof('source-dark'), permit.fence, proof(permit.fence), proof('loss-acknowledged'), proof('target-can-write')],
         ...[proof('approved'), acknowledgementId, bound, keysSha256, estimate.sha256, storableJson(shown(change))],
+        proof('no-region-ahead'),
       ],
     },
   ]

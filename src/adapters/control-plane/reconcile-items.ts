@@ -106,10 +106,11 @@ async function find(connection: Connection, runId: string, id: string): Promise<
   return found.rows[0] === undefined ? null : item(found.rows[0])
 }
 
-function decidedOtherwise({ id, decision, decidedBy, decidedAt }: ReconcileItem): HomeregionError {
+function decidedOtherwise({ runId, id, decision, decidedBy, decidedAt }: ReconcileItem): HomeregionError {
   return new HomeregionError('epoch-moved', {
     fact: `item ${id} was ${decision ?? 'changed'} already, by ${decidedBy ?? '?'} at ${decidedAt ?? '?'}`,
     state: 'That decision stands.',
+    next: `homeregion reconcile ${runId} --undecided`,
   })
 }
 

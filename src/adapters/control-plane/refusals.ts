@@ -33,6 +33,10 @@ export const REFUSAL = {
   notLeading: 'HC016',
   /** A token that another run has was to be used. */
   tokenUsed: 'HC017',
+  /** A region knows a later grant of its lease than the control plane. */
+  behind: 'HC018',
+  /** Another server of the control plane made the last grant of a lease. */
+  otherServer: 'HC019',
 } as const
 
 const READ_ONLY = '25006'

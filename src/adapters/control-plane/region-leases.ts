@@ -36,6 +36,7 @@ export async function grantLease(
   durationMs: number,
   marginMs: number,
   above = 0,
+  compared = false,
 ): Promise<{ readonly generation: number; readonly stops: boolean }> {
   const statements: readonly Statement[] = [
     requireVersion(),
@@ -52,10 +53,23 @@ export async function grantLease(
       parameters: [region],
     },
     {
-      sql: `insert into homeregion_control.region_lease as l (region, generation, agent, over_at, duration_ms, margin_ms)
-values ($1, $5::bigint + 1, $2, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond', $3, $4)
+      sql: `select homeregion_control.require($3 or $2 <= coalesce((
+  select generation from homeregion_control.region_lease where region = $1), 0), '${REFUSAL.behind}', 'the region knows a later grant')`,
+      parameters: [region, above, compared],
+    },
+    // One that took over may have been behind in what no grant shows: a dark region was granted nothing while its keys were taken.
+    {
+      sql: `select homeregion_control.require($2 or not exists (
+  select 1 from homeregion_control.region_lease where region = $1 and life <> '' and life <> homeregion_control.server_life()),
+  '${REFUSAL.otherServer}', 'another server made the last grant')`,
+      parameters: [region, compared],
+    },
+    {
+      sql: `insert into homeregion_control.region_lease as l (region, generation, agent, over_at, duration_ms, margin_ms, life)
+values ($1, $5::bigint + 1, $2, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond', $3, $4,
+  coalesce(homeregion_control.server_life(), ''))
 on conflict (region) do update set generation = greatest(l.generation, $5::bigint) + 1, agent = excluded.agent, duration_ms = excluded.duration_ms,
-  margin_ms = excluded.margin_ms,
+  margin_ms = excluded.margin_ms, life = excluded.life,
   over_at = greatest(l.over_at, clock_timestamp() + ($3::double precision + $4::double precision) * interval '1 millisecond')
 returning generation, stops`,
       parameters: [region, agentId, durationMs, marginMs, above],
@@ -63,7 +77,7 @@ returning generation, stops`,
   ]
   try {
     const answers = await connection.transaction('write', statements)
-    const row = answers[4]?.rows[0]
+    const row = answers.at(-1)?.rows[0]
     return { generation: Number(row?.generation), stops: row?.stops === true }
   } catch (error) {
     if (sqlstate(error) === REFUSAL.notLeading)
@@ -73,8 +87,25 @@ returning generation, stops`,
         { cause: error },
       )
     if (sqlstate(error) === REFUSAL.leaseWithheld) throw leaseWithheld(region, error)
+    if (sqlstate(error) === REFUSAL.behind)
+      throw toBeCompared(error, true, `${region} knows grant ${above} of its lease, which the control plane does not: it has lost commits`)
+    if (sqlstate(error) === REFUSAL.otherServer)
+      throw toBeCompared(
+        error,
+        false,
+        `another server of the control plane made the last grant to ${region}: this one may have forgotten what came after`,
+      )
     throw error
   }
+}
+
+/** `lost`: commits were lost for certain. */
+function toBeCompared(cause: unknown, lost: boolean, fact: string): HomeregionError {
+  return new HomeregionError(
+    'control-plane-behind',
+    { fact, state: 'No lease was granted.', next: 'homeregion doctor' },
+    { cause, fields: { lost } },
+  )
 }
 
 /** Of the agent's own last grant only: another that has granted since has an answer of its own. */
@@ -152,6 +183,7 @@ export async function releaseLease(connection: Connection, region: string, lease
 }
 
 const LEASE = `select l.region, l.generation, l.agent, l.duration_ms, l.margin_ms, l.withheld_by, l.stops,
+  coalesce(l.life = homeregion_control.server_life(), false) as grants_known,
   ceil(extract(epoch from (l.over_at - clock_timestamp())) * 1000)::bigint as left_ms
 from homeregion_control.region_lease l`
 
@@ -180,6 +212,7 @@ function leaseState(row: Row): LeaseState {
     marginMs: Number(row.margin_ms),
     withheldBy: none(row.withheld_by),
     stops: row.stops === true,
+    grantsKnown: row.grants_known === true,
   }
 }
 

@@ -50,6 +50,20 @@ export async function retakeLease(connection: Connection, lease: RunLease, holde
   return await take(connection, lease.runId, holder, 'own', lease.token, leaseMs)
 }
 
+// A second or two of the server's time; further apart than that no replica is.
+const DRAWN_AT_MOST = 10_000_000
+
+/** A sequence cannot be set by whoever may only draw from it. */
+export async function drawTokens(connection: Connection, above: number): Promise<void> {
+  await connection.query(
+    'write',
+    `with first as (select nextval('homeregion_control.run_token') as token)
+select case when token <= $1::bigint then (select max(nextval('homeregion_control.run_token')) from generate_series(token, least($1::bigint, token + $2)))
+  else token end from first`,
+    [above, DRAWN_AT_MOST],
+  )
+}
+
 /** A new token for an open run. The row lock orders takers; the sequence is drawn again by the one who waited. */
 async function take(
   connection: Connection,

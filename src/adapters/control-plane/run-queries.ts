@@ -19,14 +19,15 @@ export async function findRun(connection: Connection, runId: string): Promise<Ru
 /** Newest first. */
 export async function listRuns(
   connection: Connection,
-  filter: { states?: readonly RunState[]; key?: string; limit: number },
+  filter: { states?: readonly RunState[]; key?: string; reasonBegins?: string; limit: number },
 ): Promise<readonly Run[]> {
   const found = await connection.query(
     'read',
     `${RUN} where ($1::text[] is null or r.state = any($1))
       and ($2::text is null or r.id in (select k.run_id from homeregion_control.run_key k where k.key = $2))
+      and ($4::text is null or starts_with(r.reason, $4))
     order by r.started_at desc, r.id limit $3`,
-    [filter.states ?? null, filter.key ?? null, filter.limit],
+    [filter.states ?? null, filter.key ?? null, filter.limit, filter.reasonBegins ?? null],
   )
   return found.rows.map(run)
 }

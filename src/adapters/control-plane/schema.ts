@@ -24,6 +24,7 @@ const MIGRATIONS = [
   '007-drills.sql',
   '008-lease-stops.sql',
   '009-redeemed-tokens.sql',
+  '010-server-life.sql',
 ]
 
 export const CONTROL_PLANE_VERSION = MIGRATIONS.length

@@ -51,12 +51,13 @@ export function createFenceJournal(folder: string, service: string, controlPlane
     return entries.length
   }
 
-  const push = async (): Promise<number | null> => {
+  const push = async (again: boolean): Promise<number | null> => {
     if (silent || closed) return null
     try {
       const first = await file.read()
-      // Asked once with nothing to hand over, so that an emergency's entries are known as this control plane's when its replica has taken over.
-      if (first.pending.length + first.aside.length === 0 && first.installation !== null) return 0
+      // Asked with nothing to hand over too: an emergency's entries are to be known as this control plane's when its replica has taken over, and
+      // not as those of the one that answered at this address before.
+      if (first.pending.length + first.aside.length === 0 && first.installation !== null && !again) return 0
       // What was made for another one is not handed over, whoever has taken its address meanwhile.
       await file.learn(await controlPlane.installation())
       const { pending } = await file.read()
@@ -77,7 +78,10 @@ export function createFenceJournal(folder: string, service: string, controlPlane
     },
     handOver: async (again = false) => {
       if (again) [silent, closed] = [false, false]
-      const mine = turn.then(push, push)
+      const mine = turn.then(
+        async () => await push(again),
+        async () => await push(again),
+      )
       turn = mine.catch(() => undefined)
       return await mine
     },

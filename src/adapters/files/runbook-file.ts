@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { suggestion } from '../../domain/did-you-mean.ts'
 import { HomeregionError } from '../../domain/errors.ts'
-import { OWNERSHIP_ACTIONS, type PinnedRunbook, REJOIN_ACTIONS } from '../../domain/runbook.ts'
+import { OWNERSHIP_ACTIONS, type PinnedRunbook, REJOIN_ACTIONS, type Runbook } from '../../domain/runbook.ts'
 import { lintRunbook } from '../../domain/runbook-lint.ts'
 import { MAPPING_ACTIONS, runbookSchema, toRunbook } from '../../domain/runbook-schema.ts'
 import { packageFile } from './package-root.ts'
@@ -55,8 +55,27 @@ function readable(path: string, origin: string): ReturnType<typeof readText> {
   }
 }
 
-/** The runbook of a text, linted; also how a run reads back the text it pinned. @throws `runbook-invalid` */
+/** The runbook of a text, linted. @throws `runbook-invalid` */
 export function parseRunbook(text: string, origin: string): PinnedRunbook {
+  const { runbook, source } = parse(text, origin)
+  const problems = lintRunbook(runbook)
+  if (problems.length > 0)
+    throw invalid(
+      origin,
+      problems.map(({ path, message, hint }) => source.problem(path, message, hint)),
+    )
+  return { runbook, text, sha256: createHash('sha256').update(text, 'utf8').digest('hex'), origin }
+}
+
+/**
+ * The text that an open run has pinned. It was linted when the run began; a rule that is younger must not keep the run from its end, nor from being taken
+ * back. What an activation stands on is the interlock's, whatever the text says.
+ */
+export function parsePinned(text: string, origin: string): Runbook {
+  return parse(text, origin).runbook
+}
+
+function parse(text: string, origin: string): { readonly runbook: Runbook; readonly source: ReturnType<typeof parseYaml> } {
   const source = parseYaml(origin, text)
   if (source.problems.length > 0) throw invalid(origin, source.problems)
   const parsed = runbookSchema.safeParse(source.value, { jitless: true })
@@ -67,14 +86,7 @@ export function parseRunbook(text: string, origin: string): PinnedRunbook {
       problems.map(({ path, message, hint, at }) => source.problem(path, message, hint, at)),
     )
   }
-  const runbook = toRunbook(parsed.data)
-  const problems = lintRunbook(runbook)
-  if (problems.length > 0)
-    throw invalid(
-      origin,
-      problems.map(({ path, message, hint }) => source.problem(path, message, hint)),
-    )
-  return { runbook, text, sha256: createHash('sha256').update(text, 'utf8').digest('hex'), origin }
+  return { runbook: toRunbook(parsed.data), source }
 }
 
 function invalid(origin: string, problems: readonly SourceProblem[]): HomeregionError {

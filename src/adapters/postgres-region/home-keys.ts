@@ -55,3 +55,12 @@ export async function aheadOf(connection: Connection, region: string, records: r
       .slice(0, limit),
   }
 }
+
+export async function highestToken(connection: Connection, keys: readonly string[]): Promise<number> {
+  const { rows } = await connection.query(
+    'read',
+    'select coalesce(max(s.token), 0) as token from homeregion.state s where s.key = any ($1)',
+    [keys],
+  )
+  return Number(rows[0]?.token)
+}

@@ -5,7 +5,7 @@ import type { Secrets } from '../postgres/connection.ts'
 import { renderBoundary } from './boundary-sql.ts'
 import { createEndpointProbes } from './endpoint-probe.ts'
 import { guards } from './guards.ts'
-import { aheadOf, homeKeys } from './home-keys.ts'
+import { aheadOf, highestToken, homeKeys } from './home-keys.ts'
 import { lastApplied } from './last-applied.ts'
 import { stoppingThere } from './lease-texts.ts'
 import { createQuarantine, NO_QUARANTINE } from './quarantine.ts'
@@ -61,6 +61,7 @@ export function createRegionDatabase(region: RegionConfig, config: Config, secre
     homeKeys: async page => await coded(async () => await homeKeys(reads, region.name, config.topology === 'independent', page)),
     // Beside `lastApplied`, which a forced failover asks at the same time, and not behind it.
     aheadOf: async (records, limit) => await coded(async () => await aheadOf(locks, region.name, records, limit)),
+    highestToken: async keys => await coded(async () => await highestToken(reads, keys)),
     claim: async (key, owner, token) => await coded(async () => await operations.claim(key, owner, token)),
     drain: async (key, epoch, token) => await coded(async () => await operations.drain(key, epoch, token)),
     inFlight: async (key, waitMs) => await coded(async () => await waiting.inFlight(key, waitMs)),

@@ -5,7 +5,7 @@ import { HomeregionError, isHomeregionError } from '../../domain/errors.ts'
 import type { Observation } from '../../domain/evidence.ts'
 import type { LeaseState } from '../../domain/failover.ts'
 import { OPEN_STATES, type Run } from '../../domain/journal.ts'
-import type { LossEstimate } from '../../domain/loss.ts'
+import { type LossEstimate, rpoOf } from '../../domain/loss.ts'
 import type { Plan } from '../../domain/plan.ts'
 import { computePlan } from '../../domain/planning.ts'
 import type { Engine } from '../../engine/context.ts'
@@ -53,7 +53,12 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
     // Begun at once: a dark region is waited for as long as there is patience, and many keys are read in that time.
     const records = recordsOf(world.controlPlane, source, keys, flags.keysFile)
     const ahead = records.then(
-      async read => await regionsAhead(engine, { target, others: settings.others, records: read, patienceMs: patienceMs(settings) }),
+      async read =>
+        await regionsAhead(engine, {
+          ...{ target, others: settings.others, patienceMs: patienceMs(settings) },
+          // Those that stay whatever may be lost are not what this failover is about.
+          records: read.filter(r => rpoOf(r.key, settings.policy.loss) !== 'never'),
+        }),
     )
     const applied = records.then(async read => await readApplied(engine, target, read.map(keyOf), patienceMs(settings)))
     // Whoever is waited for first says what is wrong.
@@ -72,7 +77,7 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
       records,
       world.controlPlane.leaseStates(),
       world.controlPlane.approvalPolicy(null),
-      world.controlPlane.runs({ states: OPEN_STATES, limit: 50 }),
+      world.controlPlane.runs({ states: OPEN_STATES, limit: RUNS_READ }),
     ])
     const lease = leases.find(l => l.region === source)
     const asked = flags.fence ?? (flags.attest === undefined ? null : 'attest')
@@ -101,9 +106,12 @@ function requireNoneAhead(seen: Observation): void {
     fact: seen.observed,
     state:
       'Nothing was changed. It lost what was decided there (taken over by a replica that was behind, or restored): its keys may be written elsewhere.',
-    next: 'homeregion doctor   (lists all such keys; then docs/FAILOVER.md, "When the control plane has forgotten a move")',
+    next: 'homeregion doctor -o json   (names all such keys; the others can be moved by name: docs/FAILOVER.md)',
   })
 }
+
+// Open at once; as many forced runs over the same keys are nobody's night.
+const RUNS_READ = 500
 
 export type Rival = { readonly run: Run; readonly keys: number }
 
@@ -161,7 +169,7 @@ function withoutControlPlane(error: HomeregionError, region: string | undefined)
     {
       fact: `${error.text.fact}; nobody can say who owns what, so nothing can be handed over`,
       state: 'Nothing was changed. If the control plane stands in the dark region, its replica elsewhere has to take over first.',
-      next: `homeregion fence apply ${name} --reason TEXT (an emergency fence needs no control plane); promote its replica, then the same command with --control-plane URL`,
+      next: `homeregion fence apply ${name} --reason TEXT (an emergency fence needs no control plane); stop its former primary, promote its replica, export HOMEREGION_CONTROL_PLANE_URL=URL, and the same command`,
     },
     { cause: error },
   )

@@ -1,4 +1,4 @@
-import { parseRunbook } from '../../adapters/files/runbook-file.ts'
+import { parsePinned } from '../../adapters/files/runbook-file.ts'
 import { OUTSIDE_FENCES, type OutsideFence } from '../../domain/checks.ts'
 import { HomeregionError } from '../../domain/errors.ts'
 import type { Evidence, Json } from '../../domain/evidence.ts'
@@ -94,7 +94,7 @@ async function recall(
     ...(owned === undefined ? [] : [owned.step]),
     ...(await world.controlPlane.attempts(run.id)).filter(a => a.outcome === 'done').map(a => a.step),
   ])
-  const runbook = parseRunbook(run.runbookText, `run ${run.id}`).runbook
+  const runbook = parsePinned(run.runbookText, `run ${run.id}`)
   const resume: ForcedResume = { run, runbook, fence, acknowledgement, attestation, doneSteps, observeMs: null, takeOver: false }
   return { resume, settings }
 }

@@ -42,9 +42,13 @@ async function sourceDark(move: ForcedMove): Promise<Observation> {
   return darkness(move.vantage, darkAfterMs)
 }
 
-async function noRegionAhead({ engine, source, target, moves, settings }: ForcedMove): Promise<Observation> {
+const THIRD_REGION_MS = 1_000
+
+async function noRegionAhead({ engine, source, target, moves, settings, tries }: ForcedMove): Promise<Observation> {
   const records = moves.map(({ key, epoch }) => ({ key, epoch, homeRegion: source }))
-  return await regionsAhead(engine, { target, others: settings.others, records, patienceMs: patienceMs(settings) })
+  // Of the hand-over: a third region that swallows everything must not make the other evidence too old; the gate has given it the whole patience.
+  const patience = tries === undefined ? patienceMs(settings) : Math.min(patienceMs(settings), THIRD_REGION_MS)
+  return await regionsAhead(engine, { target, others: settings.others, records, patienceMs: patience })
 }
 
 async function lossAcknowledged(move: ForcedMove): Promise<Observation> {
@@ -142,6 +146,13 @@ async function leaseOver(move: ForcedMove): Promise<Observation> {
       observer,
       required,
       `the boundary of ${source} never said that it stops writes at the lease's end (homeregion init)`,
+      facts,
+    )
+  if (!lease.grantsKnown)
+    return unknown(
+      observer,
+      required,
+      `the control plane's server is not the one that made the last grant to ${source}, which may have made more`,
       facts,
     )
   if (!isWithheld(lease)) return fail(observer, required, 'nobody withholds it: it may be granted again', facts)
