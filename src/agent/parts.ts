@@ -2,7 +2,7 @@ import type { Config } from '../domain/config.ts'
 import type { Json } from '../domain/evidence.ts'
 import type { FailoverControl } from '../domain/failover.ts'
 import type { Fence, FenceEntry } from '../domain/fence.ts'
-import type { Clock, ControlPlane, FaultPoint, Hooks, RegionStream } from '../domain/ports.ts'
+import type { Clock, Comparison, ControlPlane, FaultPoint, Hooks, RegionStream } from '../domain/ports.ts'
 import type { RegionPulse } from '../domain/pulse.ts'
 import type { AutomaticFailover } from './automatic-failover.ts'
 import type { Metrics } from './metrics.ts'
@@ -19,7 +19,7 @@ export type AgentParts = {
    * What the other regions know of the region's keys that the control plane has forgotten (null: nothing), and who did not answer. Asked before a
    * control plane grants that has lost commits, or may have.
    */
-  readonly compareOwnership: (region: string) => Promise<{ readonly contradicted: string | null; readonly silent: readonly string[] }>
+  readonly compareOwnership: (region: string) => Promise<Comparison>
   readonly pulse: (region: string) => RegionPulse
   readonly stream: (region: string) => RegionStream
   readonly fences: (region: string) => readonly Fence[]

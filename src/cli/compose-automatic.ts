@@ -1,7 +1,6 @@
 import type { AutomaticEnd, AutomaticFailover, AutomaticLook } from '../agent/automatic-failover.ts'
 import type { AgentLog } from '../agent/parts.ts'
 import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
-import { RUN_STATES } from '../domain/journal.ts'
 import type { Plan } from '../domain/plan.ts'
 import type { RunEvent } from '../engine/context.ts'
 import { startForced } from '../engine/forced-run.ts'
@@ -88,7 +87,7 @@ export function composeAutomatic(context: CliContext, world: World, log: AgentLo
       }
     },
     sinceLastMs: async () => {
-      const runs = await world.controlPlane.runs({ states: RUN_STATES, reasonBegins: REASON, limit: RUNS_READ })
+      const runs = await world.controlPlane.runs({ reasonBegins: REASON, limit: RUNS_READ })
       // Since its lease ended, by the control plane's clock: never more than since it began.
       return runs.length === 0 ? null : Math.min(...runs.map(r => Math.max(0, -r.leaseLeftMs)))
     },

@@ -1,7 +1,7 @@
 import { showKey } from '../domain/key.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { RegionDatabase } from '../domain/ports.ts'
-import { describeAhead, stillAhead } from '../engine/regions-ahead.ts'
+import { describeAhead, firstOf, stillAhead } from '../engine/regions-ahead.ts'
 import type { World } from './context.ts'
 import type { Finding } from './finding.ts'
 
@@ -29,7 +29,15 @@ export async function ownershipFindings(parts: Parts, name: string, defaultHome:
   ].filter(({ said }) => said.length > 0)
   if (found.length === 0) return [{ ...about, verdict: 'pass', detail: `knows nothing later of ${compared} keys than the control plane` }]
   return found.map(({ what, said }) => ({
-    ...{ ...about, verdict: 'fail', detail: `${what}: ${first(said)}   (docs/FAILOVER.md)`, keys: said.map(s => s.key) },
+    ...{
+      ...about,
+      verdict: 'fail',
+      detail: `${what}: ${firstOf(
+        said.map(s => s.text),
+        NAMED,
+      )}   (docs/FAILOVER.md)`,
+      keys: said.map(s => s.key),
+    },
   }))
 }
 
@@ -64,12 +72,4 @@ async function unregisteredHome({ controlPlane, region }: Parts, name: string): 
 
 function keys({ length }: readonly Said[]): string {
   return `${length} ${length === 1 ? 'key' : 'keys'}`
-}
-
-function first(said: readonly Said[]): string {
-  const more = said.length > NAMED ? ` +${said.length - NAMED} more` : ''
-  return `${said
-    .slice(0, NAMED)
-    .map(s => s.text)
-    .join('; ')}${more}`
 }

@@ -223,3 +223,8 @@ export type Config = {
 
 /** What may be lost of a key: nothing, the writes of so many milliseconds, or whatever it takes. */
 export type Rpo = 'never' | 'any' | { readonly atMostMs: number }
+
+/** Regions with a database of their own beside this one: where all share one there is nobody else to ask. */
+export function otherRegions({ topology, regions }: Pick<Config, 'topology' | 'regions'>, name: string): readonly string[] {
+  return topology === 'shared' ? [] : regions.map(r => r.name).filter(other => other !== name)
+}

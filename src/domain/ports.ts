@@ -141,6 +141,9 @@ export type RegionPath = { readonly name: string | null; readonly tryIt: () => P
 /** What the control plane says of a key, as far as a region is asked whether it knows more. */
 export type KnownRecord = Pick<OwnershipRecord, 'key' | 'homeRegion' | 'epoch'>
 
+/** What other regions contradict the control plane in (null: nothing), and who did not answer. */
+export type Comparison = { readonly contradicted: string | null; readonly silent: readonly string[] }
+
 /** One region's own database: the boundary, its proofs, and the observations around it. All writes carry the run's token. */
 export interface RegionDatabase {
   readonly region: string

@@ -3,7 +3,7 @@ import { HomeregionError, isHomeregionError } from '../domain/errors.ts'
 import { showKey } from '../domain/key.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { ControlPlane, RegionDatabase } from '../domain/ports.ts'
-import { describeAhead, stillAhead } from './regions-ahead.ts'
+import { describeAhead, firstOf, stillAhead } from './regions-ahead.ts'
 
 /** Keys compared in one round trip to each side. */
 const PAGE = 5_000
@@ -68,11 +68,11 @@ export async function requireLiftAllowed(question: Question): Promise<LiftPermis
   if (contradicted.length > 0)
     throw refused(
       region,
-      `${contradicted.length} of ${compared} keys would be writable in ${region} against the control plane: ${named(contradicted)}`,
+      `${contradicted.length} of ${compared} keys would be writable in ${region} against the control plane: ${firstOf(contradicted, NAMED)}`,
       'homeregion doctor; the boundary of the region has to be corrected first',
     )
   if (ahead.length > 0)
-    throw refused(region, `the control plane has forgotten what other regions know: ${named(ahead)}`, 'homeregion doctor')
+    throw refused(region, `the control plane has forgotten what other regions know: ${firstOf(ahead, NAMED)}`, 'homeregion doctor')
   return { owned, compared, silent: question.others.filter(other => !asking.includes(other)).map(other => other.region) }
 }
 
@@ -94,10 +94,6 @@ async function aheadThere(
   if (found === null) return null
   const left = await asked(region, () => stillAhead(controlPlane, found.rows))
   return left.map(({ row, record }) => describeAhead(other.region, row, record))
-}
-
-function named(all: readonly string[]): string {
-  return `${all.slice(0, NAMED).join('; ')}${all.length > NAMED ? ` +${all.length - NAMED} more` : ''}`
 }
 
 function contradiction(row: BoundaryRow, record: OwnershipRecord | null, { region, defaultHome }: Question): readonly string[] {

@@ -23,11 +23,11 @@ const NAMED = 3
  * record has to do; but for the target, which has to answer.
  */
 export async function regionsAhead(engine: Engine, { target, others, records, patienceMs }: AheadQuestion): Promise<Observation> {
-  const { callTimeoutMs } = engine.policy
+  const targetMs = Math.max(patienceMs, engine.policy.callTimeoutMs)
   const seen = await Promise.all(
     others.map(async name => {
       // The target has to answer, and has as long for many keys as any call; a third region may be as dark as the source.
-      const waitMs = name === target ? Math.max(patienceMs, callTimeoutMs) : patienceMs
+      const waitMs = name === target ? targetMs : patienceMs
       return { name, ahead: await inTime(engine, waitMs, engine.region(name).aheadOf(records, NAMED), null) }
     }),
   )
@@ -42,8 +42,8 @@ export async function regionsAhead(engine: Engine, { target, others, records, pa
         (await stillAhead(engine.controlPlane, rows)).map(({ row, record }) => describeAhead(name, row, record)),
       ),
     )
-    const named = left.flat().slice(0, NAMED)
-    if (named.length === 0)
+    const texts = left.flat()
+    if (texts.length === 0)
       return unknown(
         observer,
         required,
@@ -52,11 +52,9 @@ export async function regionsAhead(engine: Engine, { target, others, records, pa
           .map(row => showKey(row.key))
           .join(', ')} meanwhile; to be looked at again`,
       )
-    const more = count > named.length ? ` +${count - named.length} more` : ''
-    return fail(observer, required, `the control plane has forgotten a move: ${named.join('; ')}${more}`, { count })
+    return fail(observer, required, `the control plane has forgotten a move: ${firstOf(texts, NAMED, count)}`, { count })
   }
-  if (silent.includes(target))
-    return unknown(observer, required, `${target} database: no answer within ${formatMs(Math.max(patienceMs, callTimeoutMs))}`)
+  if (silent.includes(target)) return unknown(observer, required, `${target} database: no answer within ${formatMs(targetMs)}`)
   const unasked = silent.length === 0 ? '' : `; nothing is known of ${silent.join(', ')}`
   return pass(observer, required, `${records.length} ${records.length === 1 ? 'key' : 'keys'} as the control plane has them${unasked}`)
 }
@@ -78,4 +76,10 @@ export async function stillAhead(controlPlane: Pick<ControlPlane, 'ownership'>, 
 export function describeAhead(region: string, row: BoundaryRow, record: KnownRecord | undefined): string {
   const known = record === undefined ? 'not at all' : `in ${record.homeRegion} under epoch ${record.epoch}`
   return `${region} has ${showKey(row.key)} at home in ${row.homeRegion} under epoch ${row.epoch}, the control plane ${known}`
+}
+
+/** The first of many, for a line that is read; `count` where there are more than these texts. */
+export function firstOf(texts: readonly string[], atMost: number, count: number = texts.length): string {
+  const named = texts.slice(0, atMost)
+  return `${named.join('; ')}${count > named.length ? ` +${count - named.length} more` : ''}`
 }

@@ -3,7 +3,7 @@ import { HomeregionError } from '../domain/errors.ts'
 import type { OwnershipRecord } from '../domain/ownership.ts'
 import type { ControlPlane, RegionDatabase } from '../domain/ports.ts'
 import { batches } from './lost-keys.ts'
-import { describeAhead, stillAhead } from './regions-ahead.ts'
+import { describeAhead, firstOf, stillAhead } from './regions-ahead.ts'
 import { type Registration, requireRegisterAllowed } from './register-permission.ts'
 
 /** Rows a statement: enough to be quick, few enough to hold no table for long. */
@@ -101,9 +101,8 @@ async function requireAgreement(controlPlane: RegisterParts['controlPlane'], oth
   for (const { region, rows } of otherwise)
     said.push(...(await stillAhead(controlPlane, rows)).map(({ row, record }) => describeAhead(region, row, record)))
   if (said.length === 0) return
-  const more = said.length > NAMED ? ` +${said.length - NAMED} more` : ''
   throw new HomeregionError('needs-human', {
-    fact: `${said.slice(0, NAMED).join('; ')}${more}`,
+    fact: firstOf(said, NAMED),
     state: 'The keys are registered in the control plane; each region keeps what it knew of these, and no other was opened for them.',
     next: 'homeregion doctor   (docs/FAILOVER.md)',
   })

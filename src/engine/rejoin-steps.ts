@@ -121,8 +121,7 @@ async function decidedOf({ controlPlane }: Rejoining['parts'], keys: readonly Ta
 /** Takes back what this command put up; a fence that somebody else put up before stays, and is named. */
 async function liftOwn(rejoining: Rejoining): Promise<void> {
   const { parts, region, reason, taken } = rejoining
-  const { controlPlane, fences, region: database, regions, defaultHome, shared, fault, by, tell } = parts
-  const others = shared ? [] : regions.filter(name => name !== region).map(database)
+  const { controlPlane, fences, region: database, others, defaultHome, shared, fault, by, tell } = parts
   // Once more, now that nobody can have written: what has appeared since is on the list, takes `level` back, and keeps the fence.
   if (!shared) await listLost(parts, region, await taken())
   await requireDecided(rejoining)
@@ -140,7 +139,14 @@ async function liftOwn(rejoining: Rejoining): Promise<void> {
       )
       continue
     }
-    const allowed = await requireLiftAllowed({ controlPlane, database: database(region), region, others, asTarget: true, defaultHome })
+    const allowed = await requireLiftAllowed({
+      controlPlane,
+      database: database(region),
+      region,
+      others: others.map(database),
+      asTarget: true,
+      defaultHome,
+    })
     const lines = await fence.lift({ reason: `${REASON}: ${reason}`, by, runId: null }, status.asked)
     await fault('rejoin:lifted')
     tell(`fence ${fence.name} of ${region} is lifted: ${lines.join('; ')}${unknownOf(allowed)}`)

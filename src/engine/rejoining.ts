@@ -8,8 +8,8 @@ import { type ListParts, notInExile, openExile, type Taken } from './lost-keys.t
 import type { FenceWatcher } from './region-fences.ts'
 
 export type RejoinParts = ListParts & {
-  /** All that are configured. */
-  readonly regions: readonly string[]
+  /** With a database of their own. */
+  readonly others: readonly string[]
   readonly fences: (region: string) => readonly Fence[]
   /** Linted, and pinned for this exile; `done`: steps of its author that were done before. */
   readonly runbook: Runbook

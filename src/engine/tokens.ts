@@ -8,16 +8,10 @@ import type { RunJournal } from './run-journal.ts'
  * @throws `superseded`, `run-closed`
  */
 export async function drawAbove(engine: Engine, journal: RunJournal, regions: readonly string[], keys: readonly string[]): Promise<void> {
-  const seen = await Promise.all(
-    // Whoever does not answer refuses what comes next in its own words.
-    [...new Set(regions)].map(async name => await seenBy(engine, name, keys).catch(() => 0)),
-  )
-  const highest = Math.max(0, ...seen)
+  const seen = await Promise.allSettled([...new Set(regions)].map(async name => await engine.region(name).highestToken(keys)))
+  // Whoever does not answer refuses what comes next in its own words.
+  const highest = Math.max(0, ...seen.map(s => (s.status === 'fulfilled' ? s.value : 0)))
   if (highest < journal.lease().token) return
   await engine.controlPlane.drawTokens(highest)
   await journal.retake()
-}
-
-async function seenBy(engine: Engine, region: string, keys: readonly string[]): Promise<number> {
-  return await engine.region(region).highestToken(keys)
 }

@@ -156,7 +156,7 @@ export async function startRejoinFixture(): Promise<RejoinFixture> {
       return {
         ...{ controlPlane: store, recovery, shared: false, leased: false, defaultHome: null, by: 'ada@alpha', told },
         region: name => regions[name as Side].db,
-        regions: Object.keys(regions),
+        others: ['region-b'],
         fences: name => [fences[name as Side]],
         ...{ fault, runbook: RUNBOOK, done: [], clock: systemClock, hooks: createHooks(process.env) },
         look: () => Promise.resolve([]),

@@ -389,7 +389,7 @@ describe('a region that was failed over and answers again', () => {
     await f.force(['third'])
     const dark = { ...f.database('region-b'), region: 'region-c', aheadOf: () => Promise.reject(new Error('dark')) }
     const known = f.parts()
-    const parts = f.parts({ regions: [...known.regions, 'region-c'], region: name => (name === 'region-c' ? dark : known.region(name)) })
+    const parts = f.parts({ others: [...known.others, 'region-c'], region: name => (name === 'region-c' ? dark : known.region(name)) })
     await rejoin(parts, 'region-a', 'it answers')
     expect(parts.told.some(line => line.endsWith('; nothing is known of region-c'))).toBe(true)
   })

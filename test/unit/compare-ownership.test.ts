@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
-import { compareOwnership } from '../../src/cli/compose-agent.ts'
+import { systemClock } from '../../src/adapters/system/clock.ts'
 import type { BoundaryRow } from '../../src/domain/boundary.ts'
 import type { OwnershipRecord } from '../../src/domain/ownership.ts'
 import type { ControlPlane, KnownRecord, RegionDatabase } from '../../src/domain/ports.ts'
+import { compareOwnership } from '../../src/engine/compare-ownership.ts'
 
 type Known = Readonly<Record<string, Pick<KnownRecord, 'homeRegion' | 'epoch'>>>
 
@@ -42,7 +43,7 @@ async function compared(recorded: Known, at: Readonly<Record<string, Known>>, ot
     }
     return answer as RegionDatabase
   }
-  return await compareOwnership({ controlPlane, region }, 'a', others)
+  return await compareOwnership({ controlPlane, region, clock: systemClock }, 'a', others)
 }
 
 const K = { k: { homeRegion: 'a', epoch: 1 } }

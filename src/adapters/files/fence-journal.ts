@@ -78,10 +78,8 @@ export function createFenceJournal(folder: string, service: string, controlPlane
     },
     handOver: async (again = false) => {
       if (again) [silent, closed] = [false, false]
-      const mine = turn.then(
-        async () => await push(again),
-        async () => await push(again),
-      )
+      const next = async () => await push(again)
+      const mine = turn.then(next, next)
       turn = mine.catch(() => undefined)
       return await mine
     },

@@ -83,8 +83,8 @@ export async function prepare(context: CliContext, world: World, keys: readonly 
     const asked = flags.fence ?? (flags.attest === undefined ? null : 'attest')
     const fence = chooseFence(settings, lease, asked, source)
     const attestation = attested(engine, world, flags.attest)
-    const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, applied, records: read })
     requireNoneAhead(await ahead)
+    const estimate = await estimateOf(engine, { pair, settings, vantage, fence, attestation, applied, records: read })
     const staying = new Set(estimate.blocked.map(b => b.key))
     const moving = read.filter(r => !staying.has(r.key))
     const plan =

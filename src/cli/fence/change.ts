@@ -1,3 +1,4 @@
+import { otherRegions } from '../../domain/config.ts'
 import type { Fence, FenceCause } from '../../domain/fence.ts'
 import { wisher } from '../../domain/fence-wish.ts'
 import { requireLiftAllowed, unknownOf } from '../../engine/lift-permission.ts'
@@ -33,13 +34,13 @@ export async function lift(context: CliContext, name: string, flags: ChangeFlags
   const reason = reasonOf(flags.reason)
   const { world, region, fences } = await select(context, name, flags.fence)
   const { config } = await context.settings()
-  const others = config.topology === 'shared' ? [] : config.regions.filter(r => r.name !== region.name)
+  const others = otherRegions(config, region.name)
   const allowed = async () =>
     await requireLiftAllowed({
       controlPlane: world.controlPlane,
       database: world.region(region.name),
       region: region.name,
-      others: others.map(r => world.region(r.name)),
+      others: others.map(other => world.region(other)),
       asTarget: flags.asTarget === true,
       defaultHome: config.ownership.defaultHome,
     })

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { systemClock } from '../../adapters/system/clock.ts'
-import type { Config } from '../../domain/config.ts'
+import { type Config, otherRegions } from '../../domain/config.ts'
 import { suggestion } from '../../domain/did-you-mean.ts'
 import { formatMs } from '../../domain/duration.ts'
 import { HomeregionError } from '../../domain/errors.ts'
@@ -55,7 +55,7 @@ export async function rejoin(context: CliContext, region: string, flags: RejoinF
     await bringBack(
       {
         ...{ controlPlane: world.controlPlane, region: name => world.region(name), fences: name => world.fences(name) },
-        regions: config.regions.map(r => r.name),
+        others: otherRegions(config, region),
         ...{ recovery, fault, shared: config.topology === 'shared', defaultHome: config.ownership.defaultHome },
         leased: config.regions.some(r => r.name === region && r.lease !== null),
         ...{ runbook, done, hooks: composeHooks(config, context.env), clock: systemClock },
